@@ -1,0 +1,102 @@
+// Package wire is the language between sharness-bash and sharness-bashd (stream frames) and between sharness-bashd and
+// the supervisor (fixed records over a seqpacket socket). docs/protocol.md is its manual. Both tables are closed: an
+// unknown type, a length over its cap or a frame out of order ends the connection.
+package wire
+
+// Version is sent in Hello; a server refuses any other.
+const Version = 1
+
+// HeaderBytes is the size of a frame header: type u8, three zero bytes, payload length u32 little-endian.
+const HeaderBytes = 8
+
+// Caps of one request. They bound what a hostile client can make the server hold.
+const (
+	MaxPayload = 128 << 10 // MAX_ARG_STRLEN of the kernel: no longer argument can be executed
+	MaxRequest = 4 << 20   // sum of all payloads before Start
+	MaxArgs    = 16384
+	MaxEnv     = 4096
+	MaxError   = 4096
+)
+
+// FrameType is the type of a frame between client and server.
+type FrameType uint8
+
+// Client to server, in this order: Hello (with descriptors 0-2 as SCM_RIGHTS on its first byte), Execfn, Cwd, Arg*,
+// Env*, Start; after Start only Signal. Server to client: one Exit or Error, then the connection closes.
+const (
+	Hello  FrameType = 1 // payload: version u16
+	Execfn FrameType = 2 // the path that was executed (AT_EXECFN)
+	Cwd    FrameType = 3
+	Arg    FrameType = 4 // one argument, argv[0] first
+	EnvVar FrameType = 5 // one NAME=VALUE
+	Start  FrameType = 6 // empty
+	Signal FrameType = 7 // signal number u32
+
+	Exit  FrameType = 128 // kind u32 (0 status, 1 signal), value u32
+	Error FrameType = 129 // exit status u32, then one line of text
+)
+
+// RecordType is the type of a record between bashd and supervisor.
+type RecordType uint32
+
+// Every record is RecordBytes long; descriptors travel beside it as SCM_RIGHTS.
+const (
+	// supervisor to bashd
+	RecConn    RecordType = 1 // ID: connection; 1 fd: the accepted socket
+	RecStarted RecordType = 2 // ID: connection; A: command number
+	RecRefused RecordType = 3 // ID; A: Reason
+	RecEnded   RecordType = 4 // ID; A: exit kind (0 status, 1 signal); B: value; C: limits hit (bits)
+	RecHint    RecordType = 5 // ID; A: Hint to add to the command's stderr
+	// bashd to supervisor
+	RecStart  RecordType = 16 // ID; A: StartFlags; fds: request memfd, stdin, stdout, stderr (a pty has only the memfd)
+	RecSignal RecordType = 17 // ID; A: signal number
+	RecKill   RecordType = 18 // ID; A: Reason
+	RecDone   RecordType = 19 // ID: the connection is closed, forget it
+)
+
+// Record is one message. Its encoding is six little-endian u64: type, id, a, b, c, 0.
+type Record struct {
+	Type    RecordType
+	ID      uint64
+	A, B, C uint64
+}
+
+// RecordBytes is the encoded size of a Record.
+const RecordBytes = 48
+
+// StartFlags of RecStart.
+const (
+	FlagNoTimeout uint64 = 1 << 0 // a routed program that is not a shell call: it may serve as long as its client lives
+	FlagTerminal  uint64 = 1 << 1 // wants a pty; its master comes back with RecStarted as one descriptor
+)
+
+// Reason is why a command was refused or killed.
+type Reason uint64
+
+// Reasons.
+const (
+	ReasonNone Reason = iota
+	ReasonBusy         // too many commands at once
+	ReasonInternal     // the supervisor could not build the sandbox
+	ReasonCwd          // the working directory is outside the workspace
+	ReasonClientGone
+	ReasonOutputLimit
+	ReasonTimeout
+	ReasonShutdown
+)
+
+// Limits hit, bits of RecEnded.C.
+const (
+	LimitPids    uint64 = 1 << 0
+	LimitMemory  uint64 = 1 << 1
+	LimitTimeout uint64 = 1 << 2
+	LimitOutput  uint64 = 1 << 3
+)
+
+// Command is what the request memfd holds: what the stage of a command executes after it has dropped everything.
+type Command struct {
+	Path string   // absolute path in the command's view
+	Argv []string
+	Env  []string
+	Cwd  string
+}

@@ -1,0 +1,3 @@
+module github.com/sharness/sharness
+
+go 1.26.0
