@@ -1,0 +1,116 @@
+package host
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// CgroupMode is how the hierarchies are mounted.
+type CgroupMode string
+
+// The layouts. Hybrid has version 1 hierarchies and a unified one beside them.
+const (
+	CgroupNone    CgroupMode = "none"
+	CgroupV1      CgroupMode = "v1"
+	CgroupHybrid  CgroupMode = "hybrid"
+	CgroupUnified CgroupMode = "unified"
+)
+
+// Cgroup is the layout, and where the controllers are that limits need.
+type Cgroup struct {
+	Mode        CgroupMode            `json:"mode"`
+	Unified     string                `json:"unified,omitempty"` // mount point of cgroup2
+	Own         string                `json:"own,omitempty"`     // our path in the unified hierarchy
+	Controllers map[string]Controller `json:"controllers"`       // cpu, memory, pids; absent when the kernel or host has none
+}
+
+// Controller is one controller on the hierarchy that holds it.
+type Controller struct {
+	Version  int    `json:"version"`
+	Mount    string `json:"mount"`
+	Own      string `json:"own"` // our path below Mount
+	Writable bool   `json:"writable"`
+}
+
+var wantedControllers = []string{"cpu", "memory", "pids"}
+
+func readCgroup(mounts []mount) (Cgroup, error) {
+	own, err := os.ReadFile("/proc/self/cgroup")
+	if errors.Is(err, fs.ErrNotExist) {
+		return Cgroup{Mode: CgroupNone, Controllers: map[string]Controller{}}, nil
+	}
+	if err != nil {
+		return Cgroup{}, err
+	}
+	return layout(mounts, string(own), func(root string) string { return readWord(filepath.Join(root, "cgroup.controllers")) },
+		func(dir string) bool { return unix.Access(dir, unix.W_OK) == nil }), nil
+}
+
+// layout decides from what was read; controllers returns the unified hierarchy's list.
+func layout(mounts []mount, own string, controllers func(root string) string, writable func(dir string) bool) Cgroup {
+	paths := map[string]string{} // controller, or "" for the unified hierarchy, to our path
+	for line := range strings.Lines(own) {
+		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(parts) != 3 {
+			continue
+		}
+		for _, name := range strings.Split(parts[1], ",") {
+			paths[name] = parts[2]
+		}
+	}
+	c := Cgroup{Mode: CgroupNone, Controllers: map[string]Controller{}}
+	v1 := false
+	for _, m := range mounts {
+		switch m.fstype {
+		case "cgroup2":
+			if c.Unified != "" {
+				continue
+			}
+			c.Unified, c.Own = m.point, paths[""]
+			list := strings.Fields(controllers(m.point))
+			for _, name := range wantedControllers {
+				if has(list, name) {
+					c.Controllers[name] = Controller{Version: 2, Mount: m.point, Own: c.Own, Writable: writable(m.point)}
+				}
+			}
+		case "cgroup":
+			v1 = true
+			for _, name := range wantedControllers {
+				if has(m.super, name) {
+					c.Controllers[name] = Controller{Version: 1, Mount: m.point, Own: paths[name], Writable: writable(m.point)}
+				}
+			}
+		}
+	}
+	switch {
+	case v1 && c.Unified != "":
+		c.Mode = CgroupHybrid
+	case v1:
+		c.Mode = CgroupV1
+	case c.Unified != "":
+		c.Mode = CgroupUnified
+	}
+	return c
+}
+
+// probeCgroupKill makes a group, looks for its cgroup.kill (Linux 5.14) and removes it: the root has no such file, and a
+// hybrid host may have no other group to look in.
+func probeCgroupKill(c Cgroup, privileged bool) Trial {
+	if c.Unified == "" {
+		return Trial{State: No, Cause: "no unified hierarchy is mounted"}
+	}
+	dir, err := os.MkdirTemp(filepath.Join(c.Unified, c.Own), "sharness-probe-")
+	if err != nil {
+		return outcome(err, privileged)
+	}
+	t := fileOutcome(unix.Access(filepath.Join(dir, "cgroup.kill"), unix.F_OK))
+	if err := unix.Rmdir(dir); err != nil {
+		return Trial{State: No, Cause: "remove " + dir + ": " + err.Error()}
+	}
+	return t
+}
