@@ -1,0 +1,74 @@
+package filter
+
+import "golang.org/x/sys/unix"
+
+// goRuntime is what a Go program without cgo calls from start to end once it is confined, measured with strace: memory,
+// threads, timers, the poller, and descriptors it already has. No fork, no exec, no new file, no new socket.
+var goRuntime = []string{
+	"read", "write", "readv", "writev", "pread64", "pwrite64", "lseek", "close", "fstat", "fsync", "fdatasync", "ftruncate",
+	"dup", "dup3", "pipe2", "splice", "tee", "sendfile", "copy_file_range", "ppoll", "poll",
+	"mmap", "munmap", "mprotect", "madvise", "mincore", "brk", "mremap",
+	"rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "restart_syscall",
+	"futex", "sched_yield", "sched_getaffinity", "nanosleep", "clock_nanosleep", "clock_gettime", "gettimeofday",
+	"timer_create", "timer_settime", "timer_delete", "setitimer",
+	"exit", "exit_group", "set_robust_list", "rseq", "tgkill", "arch_prctl",
+	"epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_wait", "eventfd2",
+	"getpid", "getppid", "gettid", "getuid", "geteuid", "getgid", "getegid", "uname", "getrandom", "getrusage",
+	"accept4", "recvmsg", "recvmmsg", "recvfrom", "shutdown", "getsockopt", "setsockopt", "getsockname", "getpeername",
+}
+
+// openFiles is what a watcher or a resolver needs besides. openat2 is among them because ours resolve beneath a
+// directory with it; a helper's Landlock domain says where.
+var openFiles = []string{
+	"openat", "openat2", "newfstatat", "statx", "getdents64", "readlinkat", "faccessat", "faccessat2", "fstatfs",
+	"inotify_init1", "inotify_add_watch", "inotify_rm_watch", "flock",
+}
+
+// makeSockets is what a relay needs besides.
+var makeSockets = []string{"connect", "bind", "listen"}
+
+// terminalRequests are the ioctls that the bash-server makes on a client's descriptors.
+var terminalRequests = []uint64{
+	unix.TCGETS, unix.TCSETS, unix.TCSETSW, unix.TCSETSF, unix.TIOCGWINSZ, unix.TIOCSWINSZ, unix.TIOCINQ,
+}
+
+func helperRules(o Options) []rule {
+	names := goRuntime
+	if o.Files {
+		names = append(names[:len(names):len(names)], openFiles...)
+	}
+	if o.Network {
+		names = append(names[:len(names):len(names)], makeSockets...)
+	}
+	if o.Memfd {
+		names = append(names[:len(names):len(names)], "memfd_create")
+	}
+	var rules []rule
+	for _, name := range names {
+		rules = append(rules, allow(name))
+	}
+	if o.Network {
+		rules = append(rules, inetRules()...)
+	}
+	return append(rules, helperConditions()...)
+}
+
+// helperConditions narrow the calls whose arguments decide.
+func helperConditions() []rule {
+	rules := []rule{
+		allow("clone", has(0, unix.CLONE_THREAD|unix.CLONE_VM)), // threads, never a process
+		allow("prlimit64", equal(2, 0)),                         // reading a limit
+		allow("sendto", masked(3, unix.MSG_FASTOPEN, 0)),
+		allow("sendmsg", masked(2, unix.MSG_FASTOPEN, 0)),
+		allow("sendmmsg", masked(3, unix.MSG_FASTOPEN, 0)),
+		{name: "clone3", action: notThere},
+	}
+	for _, cmd := range []uint64{unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL, unix.F_DUPFD_CLOEXEC,
+		unix.F_ADD_SEALS, unix.F_GET_SEALS, unix.F_GETPIPE_SZ, unix.F_SETPIPE_SZ} {
+		rules = append(rules, allow("fcntl", equal(1, cmd)))
+	}
+	for _, req := range terminalRequests {
+		rules = append(rules, allow("ioctl", equal(1, req)))
+	}
+	return rules
+}
