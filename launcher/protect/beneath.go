@@ -1,0 +1,155 @@
+package protect
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// beneath is how every path of the workspace is resolved: nothing above the descriptor, no link followed (openat2(2)).
+// There is no second way for kernels without openat2: the caller gets the error.
+const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
+
+// openat opens rel ("" is the root itself) beneath root. With O_PATH and O_NOFOLLOW a link as the last component is
+// opened as the link. The caller closes the descriptor.
+func openat(root int, rel string, flags int, resolve uint64) (int, error) {
+	if rel == "" {
+		rel = "."
+	}
+	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC | unix.O_NOFOLLOW), Resolve: resolve}
+	for try := 0; ; try++ {
+		fd, err := unix.Openat2(root, rel, &how)
+		// EAGAIN: a rename elsewhere raced with a scoped lookup; openat2(2) asks for another try.
+		if (err == unix.EINTR || err == unix.EAGAIN) && try < 32 {
+			continue
+		}
+		return fd, err
+	}
+}
+
+// tree is the workspace as the user's own process sees it: the mount at root and none below it, because a view has
+// none of those either.
+type tree struct{ root int }
+
+func (t tree) open(rel string, flags int) (int, error) {
+	return openat(t.root, rel, flags, beneath|unix.RESOLVE_NO_XDEV)
+}
+
+// lstat looks at rel without following a link in any component.
+func (t tree) lstat(rel string) (unix.Stat_t, error) {
+	var st unix.Stat_t
+	fd, err := t.open(rel, unix.O_PATH)
+	if err != nil {
+		return st, err
+	}
+	defer unix.Close(fd)
+	return st, unix.Fstat(fd, &st)
+}
+
+func (t tree) readlink(rel string) (string, error) {
+	fd, err := t.open(rel, unix.O_PATH)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, 4096)
+	n, err := unix.Readlinkat(fd, "", buf)
+	if err != nil {
+		return "", err
+	}
+	return string(buf[:n]), nil
+}
+
+// readFile reads a regular file of at most limit bytes. O_NONBLOCK: a FIFO in its place must not hang us.
+func (t tree) readFile(rel string, limit int64) ([]byte, error) {
+	fd, err := t.open(rel, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), "workspace file")
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, errors.New("not a regular file")
+	}
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("longer than %d bytes", limit)
+	}
+	return b, err
+}
+
+// kindOf sorts a mode into the three kinds.
+func kindOf(mode uint32) Kind {
+	switch mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		return Dir
+	case unix.S_IFLNK:
+		return Link
+	}
+	return File
+}
+
+// dirent is a name and the DT_ type the filesystem gave with it (DT_UNKNOWN on some).
+type dirent struct {
+	name string
+	typ  byte
+}
+
+// readDir lists an open directory, at most limit names; more is reported by the bool. os.ReadDir would look up unknown
+// types by path name, which is the one thing we never do here.
+func readDir(fd, limit int) (list []dirent, more bool, err error) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := unix.Getdents(fd, buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n <= 0 {
+			return list, false, err
+		}
+		// struct linux_dirent64: u64 ino, s64 off, u16 reclen, u8 type, name (getdents64(2)).
+		for b := buf[:n]; len(b) > 19; {
+			reclen := int(binary.NativeEndian.Uint16(b[16:]))
+			if reclen < 19 || reclen > len(b) {
+				return list, false, errors.New("getdents: bad record")
+			}
+			name, _, _ := strings.Cut(string(b[19:reclen]), "\x00")
+			if name != "." && name != ".." && name != "" {
+				list = append(list, dirent{name, b[18]})
+			}
+			b = b[reclen:]
+		}
+		if len(list) > limit {
+			return list[:limit], true, nil
+		}
+	}
+}
+
+// list is readDir of a path, with unknown types looked up.
+func (t tree) list(rel string, limit int) ([]dirent, bool, error) {
+	fd, err := t.open(rel, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
+	if err != nil {
+		return nil, false, err
+	}
+	defer unix.Close(fd)
+	list, more, err := readDir(fd, limit)
+	for i := range list {
+		if list[i].typ != unix.DT_UNKNOWN {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Fstatat(fd, list[i].name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			list[i].typ = byte(st.Mode & unix.S_IFMT >> 12) // DT_x is S_IFx shifted: dirent.h IFTODT
+		}
+	}
+	return list, more, err
+}

@@ -1,0 +1,118 @@
+package protect
+
+import (
+	"fmt"
+	"os"
+	"path"
+
+	"github.com/sharness/sharness/manifest"
+	"golang.org/x/sys/unix"
+)
+
+// Bounds of the search for repositories. A workspace beyond them is still protected at its root; the note says so.
+const (
+	maxDepth = 6
+	maxDirs  = 20000
+)
+
+// Options say what to look for.
+type Options struct {
+	Root    string           // absolute path of the workspace, resolved: absolute links and gitdirs are compared with it
+	Home    string           // the user's home, for "~/" in git's configuration; may be empty
+	Protect manifest.Protect // ProtectNone leaves only Extra
+	Extra   []string         // more names, relative to the root
+}
+
+// Discover lists what must be read-only in every view of the workspace behind root. It must run with the user's ids: it
+// follows what the user's files say. The error is one of reading the root, of a name in Extra, or of a bound (Set.check).
+func Discover(root *os.File, opts Options) (*Set, error) {
+	if !path.IsAbs(opts.Root) || path.Clean(opts.Root) != opts.Root {
+		return nil, fmt.Errorf("protect: workspace path %q is not absolute and clean", opts.Root)
+	}
+	b := &builder{tree: tree{int(root.Fd())}, opts: opts, entries: map[string]Entry{}, absent: map[string]bool{},
+		gitDirs: map[string]bool{}, included: map[string]bool{}}
+	if _, err := b.lstat(""); err != nil {
+		return nil, fmt.Errorf("protect: openat2 workspace: %w", err)
+	}
+	if opts.Protect != manifest.ProtectNone {
+		// Repositories first: holdsRepo has to know them when names are made read-only.
+		b.search()
+		for _, n := range rootNames {
+			b.protect("", n.path)
+		}
+	}
+	for _, extra := range opts.Extra {
+		if err := checkRel(extra); err != nil {
+			return nil, err
+		}
+		b.protect("", extra)
+	}
+	s := &Set{Repos: b.repos, Notes: b.notes}
+	s.Existing, s.Absent = collect(b.entries, b.absent)
+	return s, s.check()
+}
+
+// search finds repositories, nearest first, so that a bound cuts off the deepest.
+func (b *builder) search() {
+	dirs := 0
+	cut := walk(b.tree, maxDepth, maxDirs, func(dir string, list []dirent) {
+		dirs++
+		switch {
+		case isBare(list):
+			b.repos = append(b.repos, Repo{Rel: dir, GitDir: dir})
+			b.gitDir(dir, dir)
+		case has(list, ".git"):
+			b.repository(dir)
+		}
+	})
+	if cut {
+		b.note("the search for repositories met its bound (%d folders, depth %d): deeper ones are not protected", maxDirs, maxDepth)
+	}
+}
+
+// walk lists directories breadth first, without following a link or entering a mount, a .git or a node_modules. It
+// reports whether a bound cut it short.
+func walk(t tree, depth, limit int, visit func(dir string, list []dirent)) (cut bool) {
+	level, seen := []string{""}, 0
+	for d := 0; len(level) > 0; d++ {
+		if d > depth {
+			return true
+		}
+		var next []string
+		for _, dir := range level {
+			if seen++; seen > limit {
+				return true
+			}
+			list, more, err := t.list(dir, maxPerDir)
+			if err != nil {
+				continue // unreadable for the user, on another mount, or gone meanwhile: no tool of the user enters it
+			}
+			cut = cut || more
+			visit(dir, list)
+			if isBare(list) {
+				continue
+			}
+			for _, e := range list {
+				if e.typ == unix.DT_DIR && e.name != ".git" && e.name != "node_modules" {
+					next = append(next, path.Join(dir, e.name))
+				}
+			}
+		}
+		level = next
+	}
+	return cut
+}
+
+func has(list []dirent, name string) bool {
+	for _, e := range list {
+		if e.name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// isBare recognises a git directory that is not called .git, as git itself does (is_git_directory in its setup.c).
+func isBare(list []dirent) bool {
+	return has(list, "HEAD") && has(list, "objects") && has(list, "refs")
+}

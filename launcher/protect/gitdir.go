@@ -1,0 +1,147 @@
+package protect
+
+import (
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxPerDir bounds how many names of one directory are looked at.
+const maxPerDir = 20000
+
+// repository protects the repository whose top directory is top and which has a ".git" there, as a directory, a link to
+// one, or a file that points to one (linked worktree, submodule).
+func (b *builder) repository(top string) {
+	dotGit := path.Join(top, ".git")
+	b.pinDir(top)
+	rel, kind, where := b.follow(top, ".git")
+	if where == exists && kind == File {
+		b.protect(top, ".git")
+		text, err := b.readFile(rel, 64<<10)
+		target, ok := strings.CutPrefix(string(text), "gitdir:")
+		if err != nil || !ok {
+			b.note("%q is not a directory and does not name one: not a repository", dotGit)
+			return
+		}
+		rel, kind, where = b.follow(parent(rel), strings.TrimSpace(target))
+	}
+	if where != exists || kind != Dir {
+		b.note("%q: its git directory is outside the workspace: it is in no view, and git does not work there", dotGit)
+		b.repos = append(b.repos, Repo{Rel: top, Outside: true})
+		return
+	}
+	b.repos = append(b.repos, Repo{Rel: top, GitDir: rel})
+	b.protect(top, ".gitmodules")
+	b.gitDir(rel, top)
+}
+
+// parent is the directory of rel, "" for a name at the root.
+func parent(rel string) string {
+	if dir := path.Dir(rel); dir != "." {
+		return dir
+	}
+	return ""
+}
+
+// gitDir protects one git directory. top is the directory that hooks run in, which a relative core.hooksPath starts from.
+func (b *builder) gitDir(dir, top string) {
+	if b.gitDirs[dir] {
+		return
+	}
+	b.gitDirs[dir] = true
+	b.pinDir(dir)
+	names := gitDirNames
+	if path.Base(path.Dir(dir)) == "worktrees" {
+		names = worktreeNames
+	}
+	for _, n := range names {
+		rel, ok := b.protect(dir, n.path)
+		switch {
+		case !ok:
+		case n.path == "commondir":
+			if text, err := b.readFile(rel, 64<<10); err == nil {
+				b.common(dir, strings.TrimSpace(string(text)), top)
+			}
+		case n.path == "config" || n.path == "config.worktree":
+			b.config(rel, top)
+		}
+	}
+	b.children(path.Join(dir, "worktrees"), 1)
+	b.children(path.Join(dir, "modules"), 4)
+}
+
+func (b *builder) common(dir, target, top string) {
+	rel, kind, where := b.follow(dir, target)
+	if where != exists || kind != Dir {
+		b.note("%q: its common directory is outside the workspace: it is in no view, and git does not work there", dir)
+		return
+	}
+	b.gitDir(rel, top)
+}
+
+// children protects the git directories of linked worktrees and of submodules, whose names may hold slashes.
+func (b *builder) children(dir string, depth int) {
+	list, more, err := b.list(dir, maxPerDir)
+	if err != nil {
+		return
+	}
+	if more {
+		b.note("%q holds more than %d names: the rest is not protected", dir, maxPerDir)
+	}
+	for _, d := range list {
+		child := path.Join(dir, d.name)
+		if d.typ != unix.DT_DIR {
+			continue
+		}
+		if _, err := b.lstat(path.Join(child, "HEAD")); err == nil {
+			b.gitDir(child, b.worktreeOf(child))
+		} else if depth > 1 {
+			b.children(child, depth-1)
+		}
+	}
+}
+
+// worktreeOf guesses the worktree of .git/modules/NAME: git puts a submodule's directory under its path by default. It
+// only decides where a relative core.hooksPath starts; the submodule's own .git file says it exactly, and both are done.
+func (b *builder) worktreeOf(gitDir string) string {
+	before, after, ok := strings.Cut(gitDir, ".git/modules/")
+	if !ok {
+		return gitDir
+	}
+	return path.Join(before, after)
+}
+
+// config protects what a configuration file names: hook directories and included files, which are configuration too.
+func (b *builder) config(rel, top string) {
+	if b.included[rel] || len(b.included) >= 512 {
+		return
+	}
+	b.included[rel] = true
+	text, err := b.readFile(rel, maxConfig)
+	if err != nil {
+		b.note("%q: %v: what it names is not protected", rel, err)
+		return
+	}
+	c := readConfig(string(text))
+	for _, hooks := range c.hooks {
+		hooks = b.home(hooks)
+		b.protect(top, hooks)
+		if path.Base(path.Clean(hooks)) == "_" { // husky 9: _/ holds stubs that run the scripts beside it
+			b.protect(top, path.Dir(path.Clean(hooks)))
+		}
+	}
+	for _, include := range c.includes {
+		if rel, ok := b.protect(parent(rel), b.home(include)); ok {
+			b.config(rel, top)
+		}
+	}
+}
+
+// home expands the one form of "~" that can lead into a workspace.
+func (b *builder) home(p string) string {
+	if rest, ok := strings.CutPrefix(p, "~/"); ok && b.opts.Home != "" {
+		return path.Join(b.opts.Home, rest)
+	}
+	return p
+}

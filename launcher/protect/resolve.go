@@ -1,0 +1,197 @@
+package protect
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// builder gathers a set. It runs with the user's ids.
+type builder struct {
+	tree
+	opts     Options
+	entries  map[string]Entry
+	absent   map[string]bool
+	notes    []string
+	repos    []Repo
+	gitDirs  map[string]bool // git directories already done
+	included map[string]bool // configuration files already read
+}
+
+func (b *builder) note(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if len(text) > 1000 {
+		text = text[:1000]
+	}
+	switch {
+	case len(b.notes) < MaxNotes-1:
+		b.notes = append(b.notes, text)
+	case len(b.notes) == MaxNotes-1:
+		b.notes = append(b.notes, "more notes were left out")
+	}
+}
+
+func (b *builder) pin(rel string, kind Kind) {
+	if _, ok := b.entries[rel]; !ok && rel != "" {
+		b.entries[rel] = Entry{rel, Pin, kind}
+	}
+}
+
+// pinDir keeps rel and every directory above it from being renamed in a view.
+func (b *builder) pinDir(rel string) {
+	for ; rel != ""; rel = parent(rel) {
+		b.pin(rel, Dir)
+	}
+}
+
+// whereabouts of a path that was followed.
+type whereabouts int
+
+const (
+	exists whereabouts = iota
+	missing
+	outside // leaves the workspace, or cannot be resolved: no view shows it, and there is nothing to mount on
+)
+
+// follow resolves name from the directory dir as the user's tools will, through links, but never out of the workspace.
+// Every directory and every link it passes is pinned: renaming or replacing one would make the same name mean another
+// file. rel is the resolved path; for missing, the first name that does not exist and what would follow it.
+func (b *builder) follow(dir, name string) (rel string, kind Kind, where whereabouts) {
+	if name == "" || strings.Contains(name, "\x00") || len(name) > 4095 {
+		return "", "", outside
+	}
+	var cur []string
+	if path.IsAbs(name) {
+		below, ok := b.below(name)
+		if !ok {
+			return "", "", outside
+		}
+		name = below
+	} else if dir != "" {
+		cur = strings.Split(dir, "/")
+	}
+	rest := strings.Split(name, "/")
+	for links := 0; len(rest) > 0; {
+		c := rest[0]
+		rest = rest[1:]
+		if c == "" || c == "." {
+			continue
+		}
+		if c == ".." {
+			if len(cur) > 0 {
+				cur = cur[:len(cur)-1]
+				continue
+			}
+			// Above the workspace, and perhaps in again by its name.
+			below, ok := b.below(path.Join(path.Dir(b.opts.Root), path.Join(rest...)))
+			if !ok {
+				return "", "", outside
+			}
+			rest = strings.Split(below, "/")
+			continue
+		}
+		at := path.Join(path.Join(cur...), c)
+		st, err := b.lstat(at)
+		if errors.Is(err, unix.ENOENT) {
+			tail := path.Join(at, path.Join(rest...))
+			if !strings.HasPrefix(tail, at) {
+				return "", "", outside
+			}
+			return tail, "", missing
+		}
+		if err != nil {
+			b.note("%q: %v: not protected", at, err)
+			return "", "", outside
+		}
+		switch k := kindOf(st.Mode); {
+		case k == Link:
+			b.pin(at, Link)
+			target, err := b.readlink(at)
+			if links++; err != nil || links > 40 { // 40 is the kernel's own MAXSYMLINKS
+				b.note("%q: too many links: not protected", at)
+				return "", "", outside
+			}
+			if path.IsAbs(target) {
+				below, ok := b.below(target)
+				if !ok {
+					return "", "", outside
+				}
+				cur, target = nil, below
+			}
+			rest = append(strings.Split(target, "/"), rest...)
+		case k == Dir:
+			cur = append(cur, c)
+			if len(rest) > 0 {
+				b.pin(at, Dir)
+			}
+		case len(rest) > 0:
+			b.note("%q: a file where a directory was expected: what it should hold is not protected", at)
+			return "", "", outside
+		default:
+			return at, k, exists
+		}
+	}
+	return path.Join(cur...), Dir, exists
+}
+
+// below turns an absolute path into one below the workspace. A path that reaches it by another name (a link outside) is
+// found by resolving the part of it that exists: as the user, looking at names only.
+func (b *builder) below(abs string) (rel string, ok bool) {
+	abs = path.Clean(abs)
+	if rel, ok := strings.CutPrefix(abs+"/", strings.TrimSuffix(b.opts.Root, "/")+"/"); ok {
+		return strings.TrimSuffix(rel, "/"), true
+	}
+	for dir, tail := abs, ""; dir != "/"; dir, tail = path.Dir(dir), path.Join(path.Base(dir), tail) {
+		real, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			continue
+		}
+		rel, ok := strings.CutPrefix(real+"/", strings.TrimSuffix(b.opts.Root, "/")+"/")
+		return path.Join(strings.TrimSuffix(rel, "/"), tail), ok
+	}
+	return "", false
+}
+
+// protect makes name, seen from dir, read-only, or has it watched where it does not exist. It returns the resolved
+// path when there is something to read there.
+func (b *builder) protect(dir, name string) (rel string, ok bool) {
+	rel, kind, where := b.follow(dir, name)
+	switch {
+	case where == outside:
+		return "", false
+	case where == missing:
+		b.absent[rel] = true
+		b.pinDir(b.deepest(parent(rel)))
+		return "", false
+	case rel == "" || b.holdsRepo(rel):
+		b.note("%q in %q is a directory that holds a repository: it is not made read-only", name, dir)
+		return "", false
+	}
+	b.pinDir(parent(rel))
+	b.entries[rel] = Entry{rel, ReadOnly, kind}
+	return rel, true
+}
+
+// deepest is the part of dir that exists.
+func (b *builder) deepest(dir string) string {
+	for ; dir != ""; dir = parent(dir) {
+		if _, err := b.lstat(dir); err == nil {
+			return dir
+		}
+	}
+	return ""
+}
+
+// holdsRepo guards against a hooksPath such as "." that would make a whole worktree read-only.
+func (b *builder) holdsRepo(rel string) bool {
+	for dir := range b.gitDirs {
+		if dir == rel || strings.HasPrefix(dir, rel+"/") {
+			return true
+		}
+	}
+	return false
+}
