@@ -1,0 +1,37 @@
+package confine
+
+import (
+	"fmt"
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxInsns is BPF_MAXINSNS, the kernel's own cap on one filter.
+const maxInsns = 4096
+
+// LoadSeccomp loads one compiled filter (an array of struct sock_filter) on every thread. Of filters that answer with
+// different errnos the one loaded last wins (seccomp(2)). It needs no_new_privs, and the seccomp call itself, which a
+// helper's filter does not allow: that one is loaded last.
+func LoadSeccomp(prog []byte) error {
+	const size = int(unsafe.Sizeof(unix.SockFilter{}))
+	if len(prog) == 0 || len(prog)%size != 0 || len(prog)/size > maxInsns {
+		return fmt.Errorf("seccomp: load filter: %d bytes are no filter", len(prog))
+	}
+	fprog := unix.SockFprog{
+		Len:    uint16(len(prog) / size),
+		Filter: (*unix.SockFilter)(unsafe.Pointer(&prog[0])),
+	}
+	tid, _, errno := syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
+		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&fprog)))
+	runtime.KeepAlive(prog)
+	if errno != 0 {
+		return fmt.Errorf("seccomp: load filter: %w", errno)
+	}
+	if tid != 0 {
+		return fmt.Errorf("seccomp: load filter: thread %d has another ancestry", tid)
+	}
+	return nil
+}
