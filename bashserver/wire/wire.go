@@ -15,14 +15,15 @@ const (
 	MaxRequest = 4 << 20   // sum of all payloads before Start
 	MaxArgs    = 16384
 	MaxEnv     = 4096
+	MaxPath    = 4095 // PATH_MAX without its NUL
 	MaxError   = 4096
 )
 
 // FrameType is the type of a frame between client and server.
 type FrameType uint8
 
-// Client to server, in this order: Hello (with descriptors 0-2 as SCM_RIGHTS on its first byte), Execfn, Cwd, Arg*,
-// Env*, Start; after Start only Signal. Server to client: one Exit or Error, then the connection closes.
+// Client to server, in this order: Hello (with descriptors 0-2 as SCM_RIGHTS on its first byte), Execfn, at most one
+// Exe, Cwd, Arg+, Env*, Start; after Start only Signal. Server to client: one Exit or Error, then the connection closes.
 const (
 	Hello  FrameType = 1 // payload: version u16
 	Execfn FrameType = 2 // the path that was executed (AT_EXECFN)
@@ -31,6 +32,7 @@ const (
 	EnvVar FrameType = 5 // one NAME=VALUE
 	Start  FrameType = 6 // empty
 	Signal FrameType = 7 // signal number u32
+	Exe    FrameType = 8 // where /proc/self/exe points, links resolved; may be left out
 
 	Exit  FrameType = 128 // kind u32 (0 status, 1 signal), value u32
 	Error FrameType = 129 // exit status u32, then one line of text
@@ -75,10 +77,10 @@ type Reason uint64
 
 // Reasons.
 const (
-	ReasonNone Reason = iota
-	ReasonBusy         // too many commands at once
-	ReasonInternal     // the supervisor could not build the sandbox
-	ReasonCwd          // the working directory is outside the workspace
+	ReasonNone     Reason = iota
+	ReasonBusy            // too many commands at once
+	ReasonInternal        // the supervisor could not build the sandbox
+	ReasonCwd             // the working directory is outside the workspace
 	ReasonClientGone
 	ReasonOutputLimit
 	ReasonTimeout
@@ -93,10 +95,21 @@ const (
 	LimitOutput  uint64 = 1 << 3
 )
 
+// Hint is what RecHint asks bashd to say on a command's stderr. The texts are bashd's own; an unknown hint is an error.
+type Hint uint64
+
+// Hints.
+const (
+	HintPids    Hint = 1 // a fork was refused by the limit on processes
+	HintMemory  Hint = 2 // the limit on memory was reached
+	HintTimeout Hint = 3 // the command runs out of time and is about to be killed
+	HintRepo    Hint = 4 // a repository or protected name was made and moved aside
+)
+
 // Command is what the request memfd holds: what the stage of a command executes after it has dropped everything.
 type Command struct {
 	Path string   // absolute path in the command's view
-	Argv []string
+	Argv []string // at least one
 	Env  []string
-	Cwd  string
+	Cwd  string // absolute
 }
