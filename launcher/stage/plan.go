@@ -1,38 +1,51 @@
 // Package stage is what runs between clone and exec: the ordered steps that turn a fresh process in fresh namespaces
-// into an orchestrator or a command in its domain. It decides nothing; the Plan it is handed says everything.
+// into an orchestrator or a command in its domain. It decides nothing: the Plan it is handed says everything, and a
+// step that fails ends the process with one sentence on the status socket.
+//
+// Two processes take the steps. Init is pid 1 of the new pid namespace: it builds the view, starts Enter, gives up
+// everything and stays as reaper. Enter is its child: it gives up everything in its own, nested domain and executes
+// the target. Pid 1 never execs after its uid drop and so stays undumpable; the target sits in a Landlock domain below
+// its own and can neither signal nor trace it (ptrace(2), landlock(7)).
 package stage
 
-// Plan is the whole domain of one process tree, written by the launcher and read by sharness-init from a sealed
-// memfd. Descriptors are named by their number in the stage (launcher passes them in that order).
+import "github.com/sharness/sharness/internal/confine"
+
+// The descriptors that Init starts with; those of Plan.Mounts and of the standard streams follow.
+const (
+	PlanFD   = 3
+	StatusFD = 4
+	FirstFD  = 5
+)
+
+// Plan is the whole domain of one process tree, written by the launcher and read from a sealed memfd. Descriptors
+// are named by their number in Init.
 type Plan struct {
-	Kind     Kind     `json:"kind"`
-	Hostname string   `json:"hostname"`
-	NetNS    int      `json:"net_ns"`   // descriptor of the network namespace to enter; -1: the one it was cloned into
-	Loopback bool     `json:"loopback"` // bring lo up
+	Kind     Kind   `json:"kind"`
+	Hostname string `json:"hostname"`
 
-	Mounts   []Mount   `json:"mounts"`  // in order, attached below the new root
-	Files    []File    `json:"files"`   // generated files, written before the mount of the same path is attached
-	Links    []Link    `json:"links"`
-	Sysctls  []Sysctl  `json:"sysctls"` // of the new namespaces, written and read back
-	MaskProc []string  `json:"mask_proc"`
-	ReadProc []string  `json:"read_proc"` // below /proc, remounted read-only
+	Mounts   []Mount  `json:"mounts"`    // in order, attached below the new root
+	Files    []File   `json:"files"`     // generated, written into the root before the mounts
+	Links    []Link   `json:"links"`     // made before the mounts
+	Sysctls  []Sysctl `json:"sysctls"`   // of the new namespaces, written and read back
+	MaskProc []string `json:"mask_proc"` // below /proc: files become /dev/null, folders an empty one
+	ReadProc []string `json:"read_proc"` // below /proc, read-only
 
-	UID, GID uint32
-	Rlimits  []Rlimit  `json:"rlimits"`
-	Outer    Landlock  `json:"outer"`   // domain of pid 1, and of everything below it
-	Landlock Landlock  `json:"landlock"` // nested domain of the target
-	Seccomp  [][]byte  `json:"seccomp"` // sock_filter arrays, loaded in this order
-	Probe    []Check   `json:"probe"`   // self-probe, refused when one of them opens
+	UID      uint32           `json:"uid"`
+	GID      uint32           `json:"gid"`
+	Rlimits  []Rlimit         `json:"rlimits"`
+	Outer    confine.Landlock `json:"outer"`    // domain of pid 1 and of everything below it
+	Landlock confine.Landlock `json:"landlock"` // nested domain of the target
+	Seccomp  [][]byte         `json:"seccomp"`  // sock_filter arrays, loaded in this order
+	Probe    []Check          `json:"probe"`    // self-probe; the start is refused when one of them opens
 
-	Path     string   `json:"path"`     // what to execve; empty: the request descriptor says
+	Path     string   `json:"path"` // what to execve; with Request >= 0 the request says it
 	Argv     []string `json:"argv"`
 	Env      []string `json:"env"`
 	Cwd      string   `json:"cwd"`
-	CwdRoot  string   `json:"cwd_root"` // Cwd must resolve beneath it (openat2 RESOLVE_BENEATH|NO_MAGICLINKS)
-	Request  int      `json:"request"`  // descriptor of the sealed request memfd, read only after the drop; -1: none
-	Terminal bool     `json:"terminal"` // make a pty in the view's own devpts; its master goes home over the status socket
-	Stdio    [3]int   `json:"stdio"`    // descriptors that become 0-2 (ignored with Terminal)
-	Status   int      `json:"status"`   // seqpacket socket to the supervisor
+	CwdBelow []string `json:"cwd_below"` // after chdir, getcwd must answer one of these or a path below
+	Request  int      `json:"request"`   // descriptor of the sealed request memfd, read after the drop; -1: none
+	Terminal bool     `json:"terminal"`  // make a pty in the view's own devpts; its master goes home over the status socket
+	Stdio    [3]int   `json:"stdio"`     // descriptors that become 0-2; -1: the terminal, or /dev/null of the view without one
 }
 
 // Kind says whose domain it is.
@@ -44,58 +57,50 @@ const (
 	KindCommand      Kind = "command"
 )
 
-// Mount is one attachment. Exactly one of FD, Fstype or Bind says what is attached.
+// Mount is one attachment. Exactly one of FD, Fstype and Bind says what is attached.
 type Mount struct {
-	Target string   `json:"target"`
-	FD     int      `json:"fd,omitempty"`     // a detached mount the supervisor cloned (open_tree), attached once
-	Fstype string   `json:"fstype,omitempty"` // tmpfs, proc, devpts, mqueue
-	Bind   string   `json:"bind,omitempty"`   // a path of the *view* bound onto Target after what came before
-	Data   string   `json:"data,omitempty"`
-	Set    uint64   `json:"set,omitempty"`    // MOUNT_ATTR_* set on it (recursively for FD and Bind of a tree)
-	Clear  uint64   `json:"clear,omitempty"`
-	IsFile bool     `json:"is_file,omitempty"` // make a file, not a folder, as the mount point
+	Target string `json:"target"`
+	FD     int    `json:"fd,omitempty"`     // a detached mount that the supervisor cloned and gave its attributes
+	Fstype string `json:"fstype,omitempty"` // a new file system
+	Data   string `json:"data,omitempty"`   // its options, comma-separated
+	Bind   string `json:"bind,omitempty"`   // a path of the view as built so far
+	Set    uint64 `json:"set,omitempty"`    // MOUNT_ATTR_* of Fstype and Bind
+	Clear  uint64 `json:"clear,omitempty"`
+	IsFile bool   `json:"is_file,omitempty"` // the mount point is a file
 }
 
-// File is a generated file of the view.
+// File is a generated file of the view; one whose Path ends in "/" is a folder.
 type File struct {
 	Path    string `json:"path"`
-	Content []byte `json:"content"`
+	Content []byte `json:"content,omitempty"`
 	Mode    uint32 `json:"mode"`
 }
 
 // Link is a symbolic link of the view.
-type Link struct{ Path, Target string }
+type Link struct {
+	Path   string `json:"path"`
+	Target string `json:"target"`
+}
 
-// Sysctl is a file below /proc/sys and the value that must be read back.
-type Sysctl struct{ Path, Value string }
+// Sysctl is a file below /proc/sys and the value that must be read back from it.
+type Sysctl struct {
+	Path  string `json:"path"`
+	Value string `json:"value"`
+}
 
-// Rlimit is one setrlimit.
+// Rlimit is one prlimit(2).
 type Rlimit struct {
 	Resource int    `json:"resource"`
 	Soft     uint64 `json:"soft"`
 	Hard     uint64 `json:"hard"`
 }
 
-// Landlock is one layer. ABI 0 means no layer.
-type Landlock struct {
-	ABI    int        `json:"abi"`
-	FS     bool       `json:"fs"`  // handle every file right of the ABI
-	Net    bool       `json:"net"` // handle every network right of the ABI
-	Scoped bool       `json:"scoped"`
-	Paths  []PathRule `json:"paths,omitempty"`
-	TCP    []uint16   `json:"tcp,omitempty"`
-	BindTCP bool      `json:"bind_tcp,omitempty"` // leave bind free (inside an own network namespace)
-}
-
-// PathRule grants access rights (LANDLOCK_ACCESS_FS_*) beneath a path of the view.
-type PathRule struct {
-	Path   string `json:"path"`
-	Access uint64 `json:"access"`
-}
-
-// Check is one attempt of the self-probe and the errno it must meet.
+// Check is one attempt of the self-probe: a door, tried in the finished domain just before the exec.
 type Check struct {
 	Door string `json:"door"`
-	What string `json:"what"`
+	Try  Try    `json:"try"`
 	Path string `json:"path,omitempty"`
 }
+
+// Try names what a Check does; probe.go says how.
+type Try string

@@ -1,0 +1,212 @@
+package launcher
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/sharness/sharness/launcher/protect"
+	"github.com/sharness/sharness/launcher/stage"
+	"golang.org/x/sys/unix"
+)
+
+// commandEtc is what a command sees of /etc beyond etcNames: system-wide settings of developers' tools.
+var commandEtc = []string{
+	"adduser.conf", "bash_completion.d", "gitattributes", "gitconfig", "gnuplotrc", "groff", "hostid", "lsb-release", "lynx", "maven", "mke2fs.conf",
+	"npmrc", "php", "pip.conf", "profile.d", "R", "ruby", "rpc", "skel", "texmf", "wgetrc",
+}
+
+// commandView builds what one command sees: system trees with their programs, the workspace, and of the state only what
+// is shared. The slot's uid is a stranger to every other command, to the orchestrator and to the server.
+func (s *Session) commandView(set *protect.Set, uid int) (*view, error) {
+	m, v := s.Manifest, &view{}
+	ok := false
+	defer func() {
+		if !ok {
+			v.close()
+		}
+	}()
+	v.identity(uid, viewHome, viewBash, nil)
+	// The client is a shell in the orchestrator's view; a command that starts it by that path gets the shell itself.
+	v.links = append(v.links, stage.Link{Path: viewClient, Target: viewBash})
+	if err := v.trees(m.Sandbox.Read, attrBase|unix.MOUNT_ATTR_RDONLY, accessTree); err != nil {
+		return nil, err
+	}
+	if err := v.etc(); err != nil {
+		return nil, err
+	}
+	for _, name := range commandEtc {
+		path := "/etc/" + name
+		if _, err := os.Lstat(path); err != nil {
+			continue
+		}
+		if err := v.tree(path, attrSystem, 0); err != nil {
+			return nil, err
+		}
+	}
+	if err := v.devices(tmpfsData(uint64(m.Sandbox.Tmp), "1777", -1)); err != nil {
+		return nil, err
+	}
+	for dir, data := range map[string]string{
+		"/tmp":     tmpfsData(uint64(m.Sandbox.Tmp), "1777", -1),
+		"/var/tmp": tmpfsData(uint64(m.Sandbox.Tmp), "1777", -1),
+		viewHome:   tmpfsData(uint64(m.Sandbox.Tmp), "0700", uid),
+	} {
+		v.mounts = append(v.mounts, stage.Mount{Target: dir, Fstype: "tmpfs", Data: data, Set: attrBase})
+		v.allow(dir, accessWrite|unix.LANDLOCK_ACCESS_FS_EXECUTE)
+	}
+	ns, err := s.idmapFor(uid)
+	if err != nil {
+		return nil, err
+	}
+	mnt, err := cloneAt(s.Workspace, ".", clone{set: attrBase, userns: ns})
+	if err != nil {
+		return nil, err
+	}
+	v.attach(mnt, s.Workspace.Name(), false)
+	v.allow(s.Workspace.Name(), accessShared|unix.LANDLOCK_ACCESS_FS_EXECUTE)
+	s.protectWorkspace(v, set)
+	if err := s.shareState(v, ns); err != nil {
+		return nil, err
+	}
+	v.allow("/", unix.LANDLOCK_ACCESS_FS_READ_DIR)
+	v.allow("/run/sharness", accessRead)
+	ok = true
+	return v, nil
+}
+
+// shareState attaches the shared subpaths of the state, writable and without following links, hides what they must not
+// show, and freezes what earlier commands left where the manifest says so.
+func (s *Session) shareState(v *view, ns *os.File) error {
+	for _, rel := range s.Manifest.Sandbox.Share {
+		path, err := s.statePath(rel)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(s.State.Name(), path)
+		if err != nil {
+			return err
+		}
+		mnt, err := cloneAt(s.State, rel, clone{set: attrData | unix.MOUNT_ATTR_NOSYMFOLLOW, userns: ns})
+		if err != nil {
+			return fmt.Errorf("sandbox.share %s: %w", rel, err)
+		}
+		v.attach(mnt, path, false)
+		v.allow(path, accessShared)
+	}
+	for _, rel := range s.Manifest.Sandbox.Hide {
+		path, err := s.statePath(rel)
+		if err != nil {
+			return err
+		}
+		v.mounts = append(v.mounts, stage.Mount{Target: path, Fstype: "tmpfs", Data: "mode=0555,size=4k,nr_inodes=2", Set: attrSystem})
+	}
+	for _, rel := range s.Manifest.Sandbox.Freeze {
+		if err := s.freeze(v, rel); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxFrozen bounds the mounts of one frozen folder: beyond it the whole folder is read-only.
+const maxFrozen = 64
+
+// freeze makes the files that lie in a shared folder read-only for this command. It reads names of a folder that
+// commands write; the mounts are made inside the view, by name, without following links.
+func (s *Session) freeze(v *view, rel string) error {
+	path, err := s.statePath(rel)
+	if err != nil {
+		return err
+	}
+	rel, err = filepath.Rel(s.State.Name(), path)
+	if err != nil {
+		return err
+	}
+	how := unix.OpenHow{Flags: unix.O_RDONLY | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+	fd, err := unix.Openat2(int(s.State.Fd()), rel, &how)
+	if err != nil {
+		return fmt.Errorf("sandbox.freeze %s: %w", rel, err)
+	}
+	dir := os.NewFile(uintptr(fd), path)
+	defer dir.Close()
+	entries, err := dir.ReadDir(maxFrozen + 1)
+	if len(entries) > maxFrozen {
+		v.bind(path, unix.MOUNT_ATTR_RDONLY, false)
+		return nil
+	}
+	if err != nil && len(entries) > 0 {
+		return fmt.Errorf("sandbox.freeze %s: %w", rel, err)
+	}
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			v.bind(filepath.Join(path, e.Name()), unix.MOUNT_ATTR_RDONLY, true)
+		}
+	}
+	return nil
+}
+
+// slots are the uids of running commands, each with a user namespace for its idmapped mounts, made on first use and
+// kept for the session.
+type slots struct {
+	used [slotBlock]bool
+	next int
+}
+
+// take returns a free slot, the one that was free the longest first: what a dying command left behind in the kernel has
+// the longest time to go.
+func (sl *slots) take() (int, bool) {
+	for range slotBlock {
+		n := sl.next
+		sl.next = (sl.next + 1) % slotBlock
+		if !sl.used[n] {
+			sl.used[n] = true
+			return n, true
+		}
+	}
+	return 0, false
+}
+
+func (sl *slots) free(n int) { sl.used[n] = false }
+
+// commandPlan is the plan of one command.
+func (s *Session) commandPlan(v *view, uid int, probe bool) *stage.Plan {
+	p := &stage.Plan{
+		Kind:     stage.KindCommand,
+		Hostname: viewHostname,
+		Mounts:   v.mounts, Files: v.files, Links: v.links,
+		Sysctls: s.sysctls(), MaskProc: maskedProc, ReadProc: readOnlyProc,
+		UID: uint32(uid), GID: uint32(uid),
+		Rlimits: rlimits(),
+		Outer:   s.outer(),
+		// Ports are not bounded in a namespace that holds nothing but loopback.
+		Landlock: s.landlockOf(confineLayer(v)),
+		Seccomp:  s.commandFilter,
+		CwdBelow: []string{s.Workspace.Name()},
+	}
+	if probe {
+		p.Probe = s.commandChecks()
+	}
+	return p
+}
+
+// commandChecks is the self-probe of the first command of a session: the plan of the others differs in ids alone.
+func (s *Session) commandChecks() []stage.Check {
+	checks := []stage.Check{
+		{Door: "ns", Try: stage.TryNewUser},
+		{Door: "ns", Try: stage.TryMount},
+		{Door: "kernel", Try: stage.TryIOUring},
+		{Door: "kernel", Try: stage.TryBPF},
+		{Door: "net-family", Try: stage.TryVsock},
+		{Door: "net-mptcp", Try: stage.TryMPTCP},
+		{Door: "ptrace", Try: stage.TryPtrace},
+		{Door: "setid", Try: stage.TryCaps},
+		{Door: "file-config", Try: stage.TryWrite, Path: "/etc/hosts"},
+		{Door: "file-proc", Try: stage.TryWrite, Path: "/proc/sys/vm/memfd_noexec"},
+	}
+	if s.Decision.Landlock.Scoped {
+		checks = append(checks, stage.Check{Door: "pid1", Try: stage.TrySignalOne})
+	}
+	return slices.Clip(checks)
+}

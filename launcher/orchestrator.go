@@ -1,0 +1,399 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/sharness/sharness/internal/confine"
+	"github.com/sharness/sharness/launcher/host"
+	"github.com/sharness/sharness/launcher/pin"
+	"github.com/sharness/sharness/launcher/protect"
+	"github.com/sharness/sharness/launcher/stage"
+	"github.com/sharness/sharness/manifest"
+	"golang.org/x/sys/unix"
+)
+
+// orchestratorView builds what the orchestrator sees. The trees come first, the pinned files and the client upon them
+// last, so that nothing covers what may be executed.
+func (s *Session) orchestratorView(set *protect.Set, hosts []hostEntry) (*view, error) {
+	m, v := s.Manifest, &view{}
+	ok := false
+	defer func() {
+		if !ok {
+			v.close()
+		}
+	}()
+	v.identity(s.UID, s.home(), m.Shell, hosts)
+	if err := v.trees(m.Read, attrSystem, accessRead); err != nil {
+		return nil, err
+	}
+	if err := v.etc(); err != nil {
+		return nil, err
+	}
+	if err := v.devices(tmpfsData(uint64(m.Limits.Tmp), "1777", -1)); err != nil {
+		return nil, err
+	}
+	for _, dir := range []string{"/tmp", "/var/tmp"} {
+		v.mounts = append(v.mounts, stage.Mount{Target: dir, Fstype: "tmpfs", Data: tmpfsData(uint64(m.Limits.Tmp), "1777", -1), Set: attrData})
+		v.allow(dir, accessWrite)
+	}
+	if err := s.addOwnFolders(v, set); err != nil {
+		return nil, err
+	}
+	for _, e := range m.Exec {
+		if err := v.pinned(e.Path, e.SHA256, accessExec); err != nil {
+			return nil, err
+		}
+	}
+	for _, l := range m.Libraries {
+		if err := v.pinned(l.Path, l.SHA256, accessRead); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.addClient(v); err != nil {
+		return nil, err
+	}
+	if err := v.commandLink(m.Command[0]); err != nil {
+		return nil, err
+	}
+	// Names are no secret in a view that shows nothing unneeded, and agents list the parents of their folders.
+	v.allow("/", unix.LANDLOCK_ACCESS_FS_READ_DIR)
+	ok = true
+	return v, nil
+}
+
+// home is HOME of the orchestrator.
+func (s *Session) home() string {
+	if s.State != nil {
+		return s.State.Name()
+	}
+	return "/tmp"
+}
+
+// addOwnFolders adds state and workspace as idmapped binds: the domain's uid inside, the user's on disk.
+func (s *Session) addOwnFolders(v *view, set *protect.Set) error {
+	m := s.Manifest
+	ns, err := s.idmapFor(s.UID)
+	if err != nil {
+		return err
+	}
+	if s.State != nil {
+		mnt, err := cloneAt(s.State, ".", clone{set: attrData, userns: ns})
+		if err != nil {
+			return err
+		}
+		v.attach(mnt, s.State.Name(), false)
+		v.allow(s.State.Name(), accessShared)
+		if err := s.addShares(v); err != nil {
+			return err
+		}
+	}
+	attr, access := uint64(attrData), uint64(accessShared)
+	if m.Workspace.Orchestrator == manifest.AccessRead {
+		attr, access = attrSystem, accessRead
+	}
+	mnt, err := cloneAt(s.Workspace, ".", clone{set: attr, userns: ns})
+	if err != nil {
+		return err
+	}
+	v.attach(mnt, s.Workspace.Name(), false)
+	v.allow(s.Workspace.Name(), access)
+	s.protectWorkspace(v, set)
+	return nil
+}
+
+// addShares gives the folders of the state that commands see too their own attributes: links that a command planted in
+// them are not followed. What is hidden from commands is where the orchestrator may make its sockets.
+func (s *Session) addShares(v *view) error {
+	for _, rel := range s.Manifest.Sandbox.Share {
+		path, err := s.statePath(rel)
+		if err != nil {
+			return err
+		}
+		v.bind(path, unix.MOUNT_ATTR_NOSYMFOLLOW, false)
+	}
+	for _, rel := range s.Manifest.Sandbox.Hide {
+		path, err := s.statePath(rel)
+		if err != nil {
+			return err
+		}
+		v.allow(path, accessWrite)
+	}
+	for _, rel := range s.Manifest.State.Protect {
+		path, err := s.statePath(rel)
+		if err != nil {
+			return err
+		}
+		fi, err := os.Lstat(path)
+		if errors.Is(err, os.ErrNotExist) {
+			return refusef("state.protect %s: does not exist; name a file that a seed makes", rel)
+		}
+		if err != nil || fi.Mode()&os.ModeSymlink != 0 {
+			return refusef("state.protect %s: is a link or cannot be looked at: %v", rel, err)
+		}
+		v.bind(path, unix.MOUNT_ATTR_RDONLY, !fi.IsDir())
+	}
+	return nil
+}
+
+// statePath is a subpath of the state folder, expanded; it must stay below it.
+func (s *Session) statePath(rel string) (string, error) {
+	rel, err := s.expand(rel)
+	if err != nil {
+		return "", &Refused{err}
+	}
+	if !filepath.IsLocal(rel) {
+		return "", refusef("%s: does not stay below the state folder", rel)
+	}
+	return filepath.Join(s.State.Name(), rel), nil
+}
+
+// protectWorkspace binds the protected paths onto themselves, read-only or in place (protect.Mounts).
+func (s *Session) protectWorkspace(v *view, set *protect.Set) {
+	for _, p := range protect.Mounts(set, "") {
+		attr := uint64(0)
+		if p.ReadOnly {
+			attr = unix.MOUNT_ATTR_RDONLY
+		}
+		v.bind(filepath.Join(s.Workspace.Name(), p.Rel), attr, p.Kind != protect.Dir)
+	}
+}
+
+// pinned attaches one file executable, from the very mount that was hashed through: what replaces the file on the host
+// between the hash and the exec is not what the view holds.
+func (v *view) pinned(path, sum string, access uint64) error {
+	mnt, err := cloneMount(path, clone{set: attrPinned, clear: unix.MOUNT_ATTR_NOEXEC})
+	if err != nil {
+		return refusef("pinned file %s: %w", path, err)
+	}
+	got, err := hashMount(mnt)
+	if err != nil {
+		mnt.Close()
+		return refusef("pinned file %s: %w", path, err)
+	}
+	if got != sum {
+		mnt.Close()
+		return &ChangedError{Path: path, Old: sum, New: got}
+	}
+	v.attach(mnt, path, true)
+	v.allow(path, access)
+	return nil
+}
+
+// ChangedError says that a pinned file is not what the manifest says.
+type ChangedError struct{ Path, Old, New string }
+
+func (e *ChangedError) Error() string {
+	return fmt.Sprintf("pinned file %s: changed: sha256 was %s, is %s", e.Path, e.Old, e.New)
+}
+
+// hashMount hashes the file that a detached mount of a single file shows.
+func hashMount(mnt *os.File) (string, error) {
+	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", mnt.Fd()), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", fmt.Errorf("open: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), mnt.Name())
+	defer f.Close()
+	return pin.HashFD(int(f.Fd()))
+}
+
+// addClient puts the client into the view: at its own path, and at every routed one.
+func (s *Session) addClient(v *view) error {
+	client, err := Helper("sharness-bash")
+	if err != nil {
+		return err
+	}
+	targets := []string{viewClient}
+	for _, r := range s.routes() {
+		real, err := filepath.EvalSymlinks(r)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // nothing can be started there
+		}
+		if err != nil {
+			return refusef("route %s: %w", r, err)
+		}
+		if slices.ContainsFunc(s.Manifest.Exec, func(e manifest.Exec) bool { return e.Path == real }) {
+			return refusef("route %s: %s is pinned under exec too; it can be one or the other", r, real)
+		}
+		if !slices.Contains(targets, real) {
+			targets = append(targets, real)
+		}
+	}
+	for _, t := range targets {
+		mnt, err := cloneMount(client, clone{set: attrPinned, clear: unix.MOUNT_ATTR_NOEXEC})
+		if err != nil {
+			return err
+		}
+		v.attach(mnt, t, true)
+		v.allow(t, accessExec)
+	}
+	sock, err := cloneMount(s.socketPath(), clone{set: attrData})
+	if err != nil {
+		return err
+	}
+	v.attach(sock, viewSocket, true)
+	v.allow("/run/sharness", accessRead|accessUnix)
+	return nil
+}
+
+func (s *Session) socketPath() string { return filepath.Join(s.Dir, "bash.sock") }
+
+// routes are the manifest's, and for each the other name that merged distributions give it (/bin/sh, /usr/bin/sh).
+func (s *Session) routes() []string {
+	var out []string
+	add := func(p string) {
+		if !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	for _, r := range s.Manifest.Route {
+		add(r)
+		if rest, ok := strings.CutPrefix(r, "/usr"); ok && (strings.HasPrefix(rest, "/bin/") || strings.HasPrefix(rest, "/sbin/")) {
+			add(rest)
+		} else if strings.HasPrefix(r, "/bin/") || strings.HasPrefix(r, "/sbin/") {
+			add("/usr" + r)
+		}
+	}
+	return out
+}
+
+// commandLink repeats the links on the way to the command where the view does not show them.
+func (v *view) commandLink(path string) error {
+	for range 8 {
+		fi, err := os.Lstat(path)
+		if err != nil {
+			return refusef("command %s: %w", path, err)
+		}
+		if fi.Mode()&os.ModeSymlink == 0 {
+			return nil
+		}
+		target, err := os.Readlink(path)
+		if err != nil {
+			return refusef("command %s: %w", path, err)
+		}
+		shown := slices.ContainsFunc(v.mounts, func(m stage.Mount) bool { return m.FD > 0 && below(path, m.Target) })
+		if !shown {
+			v.links = append(v.links, stage.Link{Path: path, Target: target})
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(path), target)
+		}
+		path = target
+	}
+	return refusef("command %s: too many links", path)
+}
+
+// limits on what a domain can take, beside its cgroup. RLIMIT_CORE 1: at 0 the kernel still starts a piped core helper
+// as root outside; at 1 it does not (core(5)).
+func rlimits() []stage.Rlimit {
+	return []stage.Rlimit{
+		{Resource: unix.RLIMIT_CORE, Soft: 1, Hard: 1},
+		{Resource: unix.RLIMIT_MEMLOCK, Soft: 8 << 20, Hard: 8 << 20},
+		{Resource: unix.RLIMIT_NOFILE, Soft: 1024, Hard: 65536},
+		{Resource: unix.RLIMIT_MSGQUEUE, Soft: 819200, Hard: 819200},
+		{Resource: unix.RLIMIT_SIGPENDING, Soft: 4096, Hard: 4096},
+	}
+}
+
+// sysctls of a new domain's namespaces, as far as this kernel has them.
+func (s *Session) sysctls() []stage.Sysctl {
+	var out []stage.Sysctl
+	if s.Features.MemfdNoexec.State == host.Works {
+		out = append(out, stage.Sysctl{Path: "vm/memfd_noexec", Value: "2"})
+	}
+	if _, err := os.Stat("/proc/sys/net/ipv4/tcp_fastopen"); err == nil {
+		out = append(out, stage.Sysctl{Path: "net/ipv4/tcp_fastopen", Value: "0"})
+	}
+	return out
+}
+
+// landlockOf gives a layer with the session's ABI.
+func (s *Session) landlockOf(l confine.Landlock) confine.Landlock {
+	l.ABI = s.Decision.Landlock.ABI
+	l.FS = true
+	l.Net = l.Net && s.Decision.Landlock.TCP
+	l.Scoped = l.Scoped && s.Decision.Landlock.Scoped
+	return l
+}
+
+// outer is the layer of pid 1 and of all below it: scopes alone, since every right it took would be taken from the
+// target too. Where the kernel has no scopes it denies the rights that nobody needs.
+func (s *Session) outer() confine.Landlock {
+	if s.Decision.Landlock.Scoped {
+		return confine.Landlock{ABI: s.Decision.Landlock.ABI, Scoped: true}
+	}
+	return confine.Landlock{}
+}
+
+// environ builds an environment from the caller's, by allowlist.
+func (s *Session) environ(caller []string) ([]string, error) {
+	env := map[string]string{
+		"HOME": s.home(), "USER": "agent", "LOGNAME": "agent", "SHELL": s.Manifest.Shell, "PATH": defaultPath, "TMPDIR": "/tmp",
+	}
+	for _, kv := range caller {
+		name, value, ok := strings.Cut(kv, "=")
+		if ok && passes(name, s.Manifest.Env.Pass) {
+			env[name] = value
+		}
+	}
+	for name, value := range s.Manifest.Env.Set {
+		v, err := s.expand(value)
+		if err != nil {
+			return nil, refusef("env.set %s: %w", name, err)
+		}
+		env[name] = v
+	}
+	out := make([]string, 0, len(env))
+	for name, value := range env {
+		out = append(out, name+"="+value)
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// passes matches a name against names and NAME* prefixes.
+func passes(name string, patterns []string) bool {
+	for _, p := range patterns {
+		if prefix, ok := strings.CutSuffix(p, "*"); ok && strings.HasPrefix(name, prefix) || p == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Helper finds one of sharness's programs beside its own, or in ../libexec/sharness; never by environment.
+func Helper(name string) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find %s: %w", name, err)
+	}
+	if real, err := filepath.EvalSymlinks(self); err == nil {
+		self = real
+	}
+	dir := filepath.Dir(self)
+	for _, path := range []string{filepath.Join(dir, name), filepath.Join(dir, "..", "libexec", "sharness", name)} {
+		fi, err := os.Lstat(path)
+		if err == nil && fi.Mode().IsRegular() {
+			return filepath.Clean(path), nil
+		}
+	}
+	return "", fmt.Errorf("find %s: neither beside %s nor in ../libexec/sharness; run make build, or make install", name, self)
+}
+
+// readAtMost reads a whole stream with a bound.
+func readAtMost(r io.Reader, max int64) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(r, max+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(data)) > max {
+		return nil, fmt.Errorf("longer than %d bytes", max)
+	}
+	return data, nil
+}

@@ -1,0 +1,333 @@
+package launcher
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/sharness/sharness/manifest"
+	"golang.org/x/sys/unix"
+)
+
+// runDir holds one folder per session, and the locks.
+const runDir = "/run/sharness"
+
+// Session is one run of an orchestrator, or of the server alone, in one workspace.
+type Session struct {
+	ID        string // NAME-XXXX
+	Manifest  *manifest.Manifest
+	User      User
+	Workspace *os.File // O_PATH of the workspace root; its name is the absolute path
+	State     *os.File // O_PATH of the state folder; nil without one
+	UID       int      // the orchestrator's uid and gid
+	Dir       string   // /run/sharness/ID
+
+	lock  *os.File
+	slots slots
+}
+
+// Refused is an error that means: nothing was started and nothing changed on the host.
+type Refused struct{ Err error }
+
+func (r *Refused) Error() string { return r.Err.Error() }
+func (r *Refused) Unwrap() error { return r.Err }
+
+func refusef(format string, args ...any) error { return &Refused{fmt.Errorf(format, args...)} }
+
+// openSession resolves who and where, and reserves what only one session may have. The order is: look first, make
+// folders last, so that a refusal leaves nothing behind.
+func openSession(m *manifest.Manifest, workspace string) (*Session, error) {
+	if os.Geteuid() != 0 {
+		return nil, refusef("sharness enforce: must be root to make namespaces, mounts and cgroups; try: sudo sharness enforce …")
+	}
+	s := &Session{Manifest: m}
+	ok := false
+	defer func() {
+		if !ok {
+			s.Close()
+		}
+	}()
+	var err error
+	if s.Workspace, err = openWorkspace(workspace); err != nil {
+		return nil, err
+	}
+	if s.User, err = findUser(s.Workspace); err != nil {
+		return nil, err
+	}
+	if err := s.checkWorkspace(); err != nil {
+		return nil, err
+	}
+	if err := s.takeLock(); err != nil {
+		return nil, err
+	}
+	if s.UID, err = agentUID(m.Name); err != nil {
+		return nil, &Refused{err}
+	}
+	var rnd [2]byte
+	if _, err := rand.Read(rnd[:]); err != nil {
+		return nil, fmt.Errorf("session: %w", err)
+	}
+	s.ID = m.Name + "-" + hex.EncodeToString(rnd[:])
+	s.Dir = filepath.Join(runDir, s.ID)
+	if err := os.Mkdir(s.Dir, 0o711); err != nil {
+		return nil, fmt.Errorf("session: %w", err)
+	}
+	if m.State != nil {
+		if s.State, err = openState(m.State, s.User, s.expand); err != nil {
+			return nil, err
+		}
+	}
+	ok = true
+	return s, nil
+}
+
+// Close removes the session's folder and lets go of its lock.
+func (s *Session) Close() {
+	for _, f := range []*os.File{s.Workspace, s.State} {
+		if f != nil {
+			f.Close()
+		}
+	}
+	if s.Dir != "" {
+		// Sockets, and nothing else, were made in it, all by us.
+		if entries, err := os.ReadDir(s.Dir); err == nil {
+			for _, e := range entries {
+				os.Remove(filepath.Join(s.Dir, e.Name()))
+			}
+		}
+		os.Remove(s.Dir)
+	}
+	if s.lock != nil {
+		os.Remove(s.lock.Name())
+		s.lock.Close()
+	}
+}
+
+// openWorkspace resolves the path once; everything later is relative to the descriptor.
+func openWorkspace(path string) (*os.File, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, refusef("workspace %s: %w", path, err)
+	}
+	real, err := filepath.EvalSymlinks(abs)
+	if err != nil {
+		return nil, refusef("workspace: %w", err)
+	}
+	fd, err := unix.Open(real, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, refusef("workspace %s: %w", real, err)
+	}
+	return os.NewFile(uintptr(fd), real), nil
+}
+
+// findUser is the caller behind sudo, else the owner of the workspace.
+func findUser(workspace *os.File) (User, error) {
+	uid := -1
+	if v := os.Getenv("SUDO_UID"); v != "" {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 0 {
+			return User{}, refusef("SUDO_UID is %q, not a number", v)
+		}
+		uid = n
+	} else {
+		var st unix.Stat_t
+		if err := unix.Fstat(int(workspace.Fd()), &st); err != nil {
+			return User{}, refusef("workspace %s: %w", workspace.Name(), err)
+		}
+		uid = int(st.Uid)
+	}
+	u := User{UID: uid, GID: uid, Name: strconv.Itoa(uid)}
+	entry, err := user.LookupId(strconv.Itoa(uid))
+	if err != nil {
+		// An owner without an entry (a container's id, say) has no groups and no home that could be protected.
+		var st unix.Stat_t
+		if err := unix.Fstat(int(workspace.Fd()), &st); err == nil && int(st.Uid) == uid {
+			u.GID = int(st.Gid)
+		}
+		return u, nil
+	}
+	u.Name, u.Home = entry.Username, entry.HomeDir
+	if u.GID, err = strconv.Atoi(entry.Gid); err != nil {
+		return User{}, refusef("group of %s: %w", entry.Username, err)
+	}
+	groups, err := entry.GroupIds()
+	if err != nil {
+		return User{}, refusef("groups of %s: %w", entry.Username, err)
+	}
+	for _, g := range groups {
+		if n, err := strconv.Atoi(g); err == nil && n != u.GID {
+			u.Groups = append(u.Groups, n)
+		}
+	}
+	return u, nil
+}
+
+// notWorkspaces can never be one: an agent that writes there writes the system, or its own policy.
+var notWorkspaces = []string{"/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin", "/srv", "/sys", "/tmp", "/usr", "/var", "/var/lib", "/var/tmp"}
+
+func (s *Session) checkWorkspace() error {
+	ws := s.Workspace.Name()
+	for _, p := range notWorkspaces {
+		if ws == p {
+			return refusef("workspace %s: is a system folder; give a project folder with --workspace DIR", ws)
+		}
+	}
+	for _, p := range []string{"/usr", "/etc", "/proc", "/sys", "/dev", "/boot", "/run/sharness", "/var/lib/sharness"} {
+		if below(ws, p) {
+			return refusef("workspace %s: lies in %s; give a project folder with --workspace DIR", ws, p)
+		}
+	}
+	if s.User.Home != "" && (ws == filepath.Clean(s.User.Home) || below(s.User.Home, ws)) {
+		return refusef("workspace %s: holds the home folder of %s, keys and settings with it; give a project folder with --workspace DIR", ws, s.User.Name)
+	}
+	if s.Manifest.State != nil && (below(s.Manifest.State.Path, ws) || below(ws, s.Manifest.State.Path)) {
+		return refusef("workspace %s: overlaps the state folder %s", ws, s.Manifest.State.Path)
+	}
+	for _, e := range s.Manifest.Exec {
+		if below(e.Path, ws) || s.Manifest.State != nil && below(e.Path, s.Manifest.State.Path) {
+			return refusef("exec %s: a pinned binary must not lie where the orchestrator or a command can write", e.Path)
+		}
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(s.Workspace.Fd()), &st); err != nil {
+		return refusef("workspace %s: %w", ws, err)
+	}
+	if int(st.Uid) != s.User.UID && st.Mode&0o002 == 0 && s.User.UID != 0 {
+		if st.Mode&0o005 != 0o005 {
+			return refusef("workspace %s: not readable for %s", ws, s.User.Name)
+		}
+	}
+	return nil
+}
+
+// takeLock makes sure that a workspace has one session. The lock is the kernel's, so a dead session holds none.
+func (s *Session) takeLock() error {
+	if err := os.MkdirAll(filepath.Join(runDir, "locks"), 0o711); err != nil {
+		return fmt.Errorf("session: %w", err)
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(s.Workspace.Fd()), &st); err != nil {
+		return refusef("workspace %s: %w", s.Workspace.Name(), err)
+	}
+	path := filepath.Join(runDir, "locks", fmt.Sprintf("%x-%x", st.Dev, st.Ino))
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return fmt.Errorf("session: lock: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		defer f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return refusef("workspace %s: another session works here; end it first, or use another folder (git worktree add makes one)", s.Workspace.Name())
+		}
+		return fmt.Errorf("session: lock: %w", err)
+	}
+	s.lock = f
+	return nil
+}
+
+// expand replaces the placeholders of manifest values.
+func (s *Session) expand(text string) (string, error) {
+	vars := map[string]string{"workspace": s.Workspace.Name(), "uid": strconv.Itoa(s.UID)}
+	if s.Manifest.State != nil {
+		vars["state"] = s.Manifest.State.Path
+	}
+	return manifest.Expand(text, vars)
+}
+
+// openState makes the state folder with its seeds, as the user's, and opens it. Everything below the folder belongs to
+// the orchestrator, which may have put links there: os.Root does not leave the folder, whatever lies in it.
+func openState(st *manifest.State, u User, expand func(string) (string, error)) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(st.Path), 0o711); err != nil {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	if err := os.Mkdir(st.Path, 0o700); err == nil {
+		if err := os.Lchown(st.Path, u.UID, u.GID); err != nil {
+			return nil, fmt.Errorf("state: %w", err)
+		}
+	} else if !errors.Is(err, os.ErrExist) {
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	fd, err := unix.Open(st.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, refusef("state %s: %w", st.Path, err)
+	}
+	f := os.NewFile(uintptr(fd), st.Path)
+	fi, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("state: %w", err)
+	}
+	if owner := int(fi.Sys().(*syscall.Stat_t).Uid); owner != u.UID {
+		f.Close()
+		return nil, refusef("state %s: belongs to uid %d, not to %s; give another with state.path, or chown it", st.Path, owner, u.Name)
+	}
+	if err := seed(st, u, expand); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("state %s: %w", st.Path, err)
+	}
+	return f, nil
+}
+
+func seed(st *manifest.State, u User, expand func(string) (string, error)) error {
+	root, err := os.OpenRoot(st.Path)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, sd := range st.Seed {
+		path, err := expand(sd.Path)
+		if err != nil {
+			return err
+		}
+		content, err := expand(sd.Content)
+		if err != nil {
+			return err
+		}
+		dir := filepath.Dir(strings.TrimSuffix(path, "/"))
+		if strings.HasSuffix(path, "/") {
+			dir = filepath.Clean(path)
+		}
+		if err := makeDirs(root, dir, u); err != nil {
+			return fmt.Errorf("seed %s: %w", path, err)
+		}
+		if strings.HasSuffix(path, "/") {
+			continue
+		}
+		f, err := root.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if errors.Is(err, os.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("seed %s: %w", path, err)
+		}
+		_, werr := f.WriteString(content)
+		if err := errors.Join(werr, f.Chown(u.UID, u.GID), f.Close()); err != nil {
+			return fmt.Errorf("seed %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// makeDirs makes a folder and its parents beneath the root, as the user's.
+func makeDirs(root *os.Root, dir string, u User) error {
+	if dir == "." || dir == "" {
+		return nil
+	}
+	if err := makeDirs(root, filepath.Dir(dir), u); err != nil {
+		return err
+	}
+	if err := root.Mkdir(dir, 0o700); err != nil {
+		if errors.Is(err, os.ErrExist) {
+			return nil
+		}
+		return err
+	}
+	return root.Lchown(dir, u.UID, u.GID)
+}

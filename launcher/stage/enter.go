@@ -1,0 +1,116 @@
+package stage
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"github.com/sharness/sharness/bashserver/wire"
+	"github.com/sharness/sharness/internal/confine"
+	"golang.org/x/sys/unix"
+)
+
+// The descriptors that Enter starts with, besides 0-2.
+const (
+	enterPlanFD    = 3
+	enterReportFD  = 4
+	enterRequestFD = 5
+)
+
+// Enter is the child of pid 1: it gives up everything, proves it, and executes the target. It returns only on failure.
+func Enter() int {
+	runtime.LockOSThread()
+	unix.CloseOnExec(enterReportFD)
+	plan, err := readPlan(enterPlanFD)
+	if err == nil {
+		err = enter(plan)
+	}
+	report := os.NewFile(enterReportFD, "report")
+	if _, werr := io.WriteString(report, err.Error()); werr != nil {
+		fmt.Fprintln(os.Stderr, "sharness-init:", err)
+	}
+	return 125
+}
+
+func enter(p *Plan) error {
+	// Nothing above the standard streams may cross the exec; the EOF of the report pipe is what tells of it.
+	if err := confine.CloexecAbove(); err != nil {
+		return err
+	}
+	if err := giveUp(p.UID, p.GID); err != nil {
+		return err
+	}
+	// Landlock after the ids: a rule is bound to a file that the target itself can reach. Before seccomp, whose
+	// allowlist need not hold what only the stage calls.
+	if err := p.Landlock.Restrict(); err != nil {
+		return fmt.Errorf("landlock: %w", err)
+	}
+	for i, prog := range p.Seccomp {
+		if err := confine.LoadSeccomp(prog); err != nil {
+			return fmt.Errorf("seccomp: filter %d: %w", i, err)
+		}
+	}
+	for _, c := range p.Probe {
+		if err := c.run(); err != nil {
+			return err
+		}
+	}
+	// Only now a byte that the domain's other side wrote is read.
+	cmd := wire.Command{Path: p.Path, Argv: p.Argv, Env: p.Env, Cwd: p.Cwd}
+	if p.Request >= 0 {
+		var err error
+		if cmd, err = readRequest(enterRequestFD); err != nil {
+			return err
+		}
+	}
+	if err := changeDir(cmd.Cwd, p.CwdBelow); err != nil {
+		return err
+	}
+	// A dumpable target again: exec resets it, as it resets signal handlers; ignored signals are inherited.
+	if err := syscall.Exec(cmd.Path, cmd.Argv, cmd.Env); err != nil {
+		return fmt.Errorf("exec %s: %w", cmd.Path, err)
+	}
+	return nil
+}
+
+// readRequest reads what a command shall execute. The memfd is sealed, so its size is its size.
+func readRequest(fd int) (wire.Command, error) {
+	f := os.NewFile(uintptr(fd), "request")
+	defer f.Close()
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return wire.Command{}, fmt.Errorf("request: %w", err)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, wire.MaxCommand+1))
+	if err != nil {
+		return wire.Command{}, fmt.Errorf("request: %w", err)
+	}
+	cmd, err := wire.DecodeCommand(data)
+	if err != nil {
+		return wire.Command{}, fmt.Errorf("request: %w", err)
+	}
+	return cmd, nil
+}
+
+// changeDir enters the working directory and asks the kernel where it is: the text of a path proves nothing, links in
+// it may lead anywhere in the view.
+func changeDir(dir string, below []string) error {
+	if err := unix.Chdir(dir); err != nil {
+		return fmt.Errorf("cwd %s: %w", dir, err)
+	}
+	if len(below) == 0 {
+		return nil
+	}
+	got, err := unix.Getwd()
+	if err != nil {
+		return fmt.Errorf("cwd %s: %w", dir, err)
+	}
+	for _, b := range below {
+		if got == b || strings.HasPrefix(got, strings.TrimSuffix(b, "/")+"/") {
+			return nil
+		}
+	}
+	return fmt.Errorf("cwd %s: outside %s: %w", got, strings.Join(below, ", "), unix.EACCES)
+}

@@ -1,0 +1,352 @@
+package stage
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime"
+	"syscall"
+
+	"github.com/sharness/sharness/internal/confine"
+	"golang.org/x/sys/unix"
+)
+
+// Init is pid 1: it reads the plan, takes the steps and stays until the target has ended. It returns the exit status
+// of the process; nobody but the supervisor reads it, and what matters has been said on the status socket.
+func Init() int {
+	// PDEATHSIG of the target is tied to the thread that forks it (prctl(2)).
+	runtime.LockOSThread()
+	unix.CloseOnExec(StatusFD)
+	plan, err := readPlan(PlanFD)
+	if err != nil {
+		return fail(err)
+	}
+	pid, err := start(plan)
+	if err != nil {
+		return fail(err)
+	}
+	if err := dropInit(plan); err != nil {
+		return fail(fmt.Errorf("pid 1: %w", err))
+	}
+	return reap(pid)
+}
+
+// fail says on the status socket why nothing runs.
+func fail(err error) int {
+	if err := Send(StatusFD, Message{Type: MsgError, Text: err.Error()}, -1); err != nil {
+		fmt.Fprintln(os.Stderr, "sharness-init:", err)
+	}
+	return 125
+}
+
+func readPlan(fd int) (*Plan, error) {
+	f := os.NewFile(uintptr(fd), "plan")
+	defer f.Close()
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
+	var p Plan
+	dec := json.NewDecoder(f)
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&p); err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
+	}
+	return &p, nil
+}
+
+// start takes the steps that need privilege, in the only safe order, and returns the pid of Enter once it has executed
+// the target.
+func start(p *Plan) (int, error) {
+	// Pid 1 leads a session of its own: it shares no terminal and no process group with the supervisor.
+	if _, err := unix.Setsid(); err != nil {
+		return 0, fmt.Errorf("setsid: %w", err)
+	}
+	// Below the group that this process was born in; Enter is forked from this thread and inherits it.
+	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
+		return 0, fmt.Errorf("cgroup namespace: %w", err)
+	}
+	if err := unix.Sethostname([]byte(p.Hostname)); err != nil {
+		return 0, fmt.Errorf("hostname: %w", err)
+	}
+	if err := loopbackUp(); err != nil {
+		return 0, err
+	}
+	// The view. Files and links first: they need the bare root tmpfs, which sealRoot then closes.
+	if err := newRoot(); err != nil {
+		return 0, err
+	}
+	unix.Umask(0o022)
+	if err := writeFiles(p.Files, p.Links); err != nil {
+		return 0, err
+	}
+	for _, m := range p.Mounts {
+		if err := attach(m); err != nil {
+			return 0, err
+		}
+	}
+	// Sysctls before the masks: behind them they cannot be written.
+	if err := writeSysctls(p.Sysctls); err != nil {
+		return 0, err
+	}
+	if err := maskProc(p.MaskProc, p.ReadProc); err != nil {
+		return 0, err
+	}
+	if err := sealRoot(); err != nil {
+		return 0, err
+	}
+	for _, r := range p.Rlimits {
+		lim := unix.Rlimit{Cur: r.Soft, Max: r.Hard}
+		if err := unix.Setrlimit(r.Resource, &lim); err != nil {
+			return 0, fmt.Errorf("rlimit %d: %w", r.Resource, err)
+		}
+	}
+	stdio, err := openStdio(p)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		for _, f := range stdio {
+			f.Close()
+		}
+	}()
+	// The outer domain before the fork: the target's is nested below it, so that pid 1 may signal the target and the
+	// target may not signal pid 1. Mounting is over by now, Landlock refuses it from here on (landlock(7)).
+	if err := p.Outer.Restrict(); err != nil {
+		return 0, fmt.Errorf("landlock: outer domain: %w", err)
+	}
+	return startEnter(p, stdio)
+}
+
+// openStdio gives the three standard streams of the target.
+func openStdio(p *Plan) ([3]*os.File, error) {
+	var out [3]*os.File
+	var slave *os.File
+	if p.Terminal {
+		var err error
+		if slave, err = openTerminal(p.UID, p.GID); err != nil {
+			return out, err
+		}
+		defer slave.Close()
+	}
+	for i, fd := range p.Stdio {
+		switch {
+		case fd >= 0:
+			unix.CloseOnExec(fd)
+			out[i] = os.NewFile(uintptr(fd), fmt.Sprintf("stdio%d", i))
+		case slave != nil:
+			dup, err := unix.FcntlInt(slave.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+			if err != nil {
+				return out, fmt.Errorf("terminal: duplicate: %w", err)
+			}
+			out[i] = os.NewFile(uintptr(dup), "terminal")
+		default:
+			f, err := os.OpenFile("/dev/null", os.O_RDWR|unix.O_CLOEXEC, 0)
+			if err != nil {
+				return out, fmt.Errorf("stdio: %w", err)
+			}
+			out[i] = f
+		}
+	}
+	return out, nil
+}
+
+// startEnter starts the second process of the stage and waits until it has executed the target: its report pipe is
+// close-on-exec, so EOF means that the target runs, and a text says which step failed.
+func startEnter(p *Plan, stdio [3]*os.File) (int, error) {
+	planFD, err := encodePlan(p)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(planFD)
+	report, reportW, err := os.Pipe()
+	if err != nil {
+		return 0, fmt.Errorf("report pipe: %w", err)
+	}
+	defer report.Close()
+	files := []uintptr{stdio[0].Fd(), stdio[1].Fd(), stdio[2].Fd(), uintptr(planFD), reportW.Fd()}
+	if p.Request >= 0 {
+		files = append(files, uintptr(p.Request))
+	}
+	attr := &syscall.ProcAttr{Files: files, Env: []string{}, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	if p.Terminal {
+		attr.Sys.Foreground = true
+		attr.Sys.Ctty = terminalIndex(p)
+	}
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{"sharness-init", "enter"}, attr)
+	reportW.Close()
+	if err != nil {
+		return 0, fmt.Errorf("start second stage: %w", err)
+	}
+	if p.Request >= 0 {
+		unix.Close(p.Request)
+	}
+	text, err := io.ReadAll(io.LimitReader(report, maxText))
+	if err != nil {
+		return 0, fmt.Errorf("second stage: %w", err)
+	}
+	if len(text) > 0 {
+		return 0, errors.New(string(text))
+	}
+	return pid, nil
+}
+
+// terminalIndex is the standard stream that is the terminal.
+func terminalIndex(p *Plan) int {
+	for i, fd := range p.Stdio {
+		if fd < 0 {
+			return i
+		}
+	}
+	return 0
+}
+
+// encodePlan hands the plan on without what only Init needs.
+func encodePlan(p *Plan) (int, error) {
+	q := *p
+	q.Mounts, q.Files, q.Links = nil, nil, nil
+	data, err := json.Marshal(&q)
+	if err != nil {
+		return -1, fmt.Errorf("plan: %w", err)
+	}
+	return SealedMemfd("plan", data)
+}
+
+// SealedMemfd returns a memfd with the given content that nobody can change any more.
+func SealedMemfd(name string, data []byte) (int, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return -1, fmt.Errorf("memfd %s: %w", name, err)
+	}
+	for off := 0; off < len(data); {
+		n, err := unix.Pwrite(fd, data[off:], int64(off))
+		if err != nil {
+			unix.Close(fd)
+			return -1, fmt.Errorf("memfd %s: write: %w", name, err)
+		}
+		off += n
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_WRITE|unix.F_SEAL_SEAL); err != nil {
+		unix.Close(fd)
+		return -1, fmt.Errorf("memfd %s: seal: %w", name, err)
+	}
+	return fd, nil
+}
+
+// dropInit takes from pid 1 everything that a reaper does not need. Its streams go first: an end of a pipe kept here
+// would hold back the EOF that the other side waits for.
+func dropInit(p *Plan) error {
+	null, err := unix.Open("/dev/null", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open /dev/null: %w", err)
+	}
+	for fd := range 3 {
+		if err := unix.Dup3(null, fd, 0); err != nil {
+			return fmt.Errorf("replace stream %d: %w", fd, err)
+		}
+	}
+	unix.Close(null)
+	if err := giveUp(p.UID, p.GID); err != nil {
+		return err
+	}
+	// Every file and every port is denied to pid 1; no scope, since it must signal the target, which sits below Outer
+	// but not below this layer.
+	deny := confine.Landlock{ABI: p.Landlock.ABI, FS: true, Net: p.Landlock.Net}
+	if err := deny.Restrict(); err != nil {
+		return fmt.Errorf("landlock: %w", err)
+	}
+	for _, prog := range p.Seccomp {
+		if err := confine.LoadSeccomp(prog); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveUp empties ids and privileges of all threads, in the order that setresuid(2), capabilities(7) and prctl(2) leave:
+// the bounding set needs CAP_SETPCAP, securebits too; the uid goes last of what needs privilege. setresuid clears
+// PDEATHSIG and makes the process undumpable, so both are set once more.
+func giveUp(uid, gid uint32) error {
+	if err := confine.DropBounding(); err != nil {
+		return err
+	}
+	if err := confine.LockSecurebits(); err != nil {
+		return err
+	}
+	if err := confine.SetIDs(int(uid), int(gid)); err != nil {
+		return err
+	}
+	if err := confine.ClearCaps(); err != nil {
+		return err
+	}
+	if err := confine.NotDumpable(); err != nil {
+		return err
+	}
+	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
+		return fmt.Errorf("pdeathsig: %w", err)
+	}
+	return confine.NoNewPrivs()
+}
+
+// reap waits for the target and for every orphan of the namespace, and serves the status socket. When pid 1 returns,
+// the kernel ends everything that is left in the namespace (pid_namespaces(7)).
+func reap(target int) int {
+	// A signal from inside must not end pid 1: the Go runtime installs handlers, so the kernel's protection of an init
+	// without handlers does not reach all of them.
+	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
+	if err := Send(StatusFD, Message{Type: MsgRunning}, -1); err != nil {
+		return 125
+	}
+	go serveStatus(target)
+	for {
+		var ws unix.WaitStatus
+		pid, err := unix.Wait4(-1, &ws, unix.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return fail(fmt.Errorf("wait: %w", err))
+		case pid != target:
+		case ws.Stopped():
+			if err := Send(StatusFD, Message{Type: MsgStopped, A: uint32(ws.StopSignal())}, -1); err != nil {
+				return 125
+			}
+		case ws.Signaled():
+			return exited(Message{Type: MsgExited, A: 1, B: uint32(ws.Signal())})
+		case ws.Exited():
+			return exited(Message{Type: MsgExited, B: uint32(ws.ExitStatus())})
+		}
+	}
+}
+
+func exited(m Message) int {
+	if err := Send(StatusFD, m, -1); err != nil {
+		return 125
+	}
+	return 0
+}
+
+// serveStatus takes orders from the supervisor. Its end is the end of the domain: that is the second cord beside
+// PDEATHSIG.
+func serveStatus(target int) {
+	for {
+		m, _, err := Receive(StatusFD)
+		if err != nil {
+			os.Exit(125)
+		}
+		switch m.Type {
+		case MsgSignal:
+			signalGroup(target, unix.Signal(m.A))
+		case MsgContinue:
+			signalGroup(target, unix.SIGCONT)
+		default:
+			os.Exit(125)
+		}
+	}
+}
+
+// signalGroup signals the target's process group. A group that is gone is no news.
+func signalGroup(target int, sig unix.Signal) {
+	_ = unix.Kill(-target, sig)
+}

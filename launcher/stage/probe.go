@@ -1,0 +1,161 @@
+package stage
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the self-probe can try. Each one is an attempt that the finished domain must refuse; it runs in the process
+// that executes the target next, under the very domain the target gets.
+const (
+	TryExec      Try = "exec"      // execute Path, which is not pinned
+	TryWrite     Try = "write"     // open Path for writing
+	TryMemfd     Try = "memfd"     // memfd_create
+	TryNewUser   Try = "new-user"  // unshare(CLONE_NEWUSER)
+	TryMount     Try = "mount"     // mount a tmpfs on /
+	TryPtrace    Try = "ptrace"    // ptrace(PTRACE_TRACEME)
+	TrySignalOne Try = "signal"    // kill(1, 0): pid 1 has the same uid, only a Landlock scope refuses it
+	TryIOUring   Try = "io-uring"  // io_uring_setup
+	TryBPF       Try = "bpf"       // bpf(BPF_MAP_CREATE)
+	TryVsock     Try = "vsock"     // socket(AF_VSOCK)
+	TryMPTCP     Try = "mptcp"     // socket(…, IPPROTO_MPTCP)
+	TryCaps      Try = "caps"      // all five capability sets empty, no_new_privs set, seccomp on
+	TryConnect   Try = "connect"   // TCP to a port that no rule grants
+	TryMapExec   Try = "map-exec"  // map Path executable, which is not pinned
+)
+
+// run makes the attempt and returns an error when it was not refused.
+func (c Check) run() error {
+	err := c.attempt()
+	if err != nil {
+		return fmt.Errorf("self-probe: door %s is open (%s %s): %w; refusing to start", c.Door, c.Try, c.Path, err)
+	}
+	return nil
+}
+
+var errOpened = errors.New("the attempt was not refused")
+
+// attempt returns nil when the door held. Only a refusal counts: any other errno could hide a broken attempt.
+func (c Check) attempt() error {
+	switch c.Try {
+	case TryExec:
+		_, err := syscall.ForkExec(c.Path, []string{c.Path}, &syscall.ProcAttr{Env: []string{}, Files: []uintptr{}})
+		return refused(err, unix.EACCES)
+	case TryWrite:
+		fd, err := unix.Open(c.Path, unix.O_WRONLY|unix.O_CREAT|unix.O_CLOEXEC, 0o600)
+		if err == nil {
+			unix.Close(fd)
+		}
+		return refused(err, unix.EACCES, unix.EROFS, unix.EPERM)
+	case TryMemfd:
+		fd, err := unix.MemfdCreate("probe", unix.MFD_CLOEXEC)
+		if err == nil {
+			unix.Close(fd)
+		}
+		return refused(err, unix.ENOSYS)
+	case TryNewUser:
+		return refused(unix.Unshare(unix.CLONE_NEWUSER), unix.EPERM)
+	case TryMount:
+		return refused(unix.Mount("none", "/", "tmpfs", 0, ""), unix.EPERM)
+	case TryPtrace:
+		return refused(errnoOf(unix.SYS_PTRACE, unix.PTRACE_TRACEME, 0, 0), unix.EPERM)
+	case TrySignalOne:
+		return refused(unix.Kill(1, 0), unix.EPERM)
+	case TryIOUring:
+		var params [120]byte
+		return refused(errnoOf(unix.SYS_IO_URING_SETUP, 1, uintptr(unsafe.Pointer(&params[0])), 0), unix.ENOSYS, unix.EPERM)
+	case TryBPF:
+		return refused(errnoOf(unix.SYS_BPF, 0, 0, 0), unix.EPERM)
+	case TryVsock:
+		return refused(socketErr(unix.AF_VSOCK, unix.SOCK_STREAM, 0), unix.EPERM, unix.EAFNOSUPPORT)
+	case TryMPTCP:
+		return refused(socketErr(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP), unix.EPERM, unix.EAFNOSUPPORT, unix.EPROTONOSUPPORT)
+	case TryCaps:
+		return checkStatus()
+	case TryConnect:
+		return tryConnect()
+	case TryMapExec:
+		return tryMapExec(c.Path)
+	}
+	return fmt.Errorf("unknown attempt %q", c.Try)
+}
+
+func refused(err error, want ...syscall.Errno) error {
+	if err == nil {
+		return errOpened
+	}
+	for _, w := range want {
+		if errors.Is(err, w) {
+			return nil
+		}
+	}
+	return fmt.Errorf("not refused as it should be: %w", err)
+}
+
+func errnoOf(nr, a, b, c uintptr) error {
+	if _, _, e := unix.Syscall(nr, a, b, c); e != 0 {
+		return e
+	}
+	return nil
+}
+
+func socketErr(family, typ, proto int) error {
+	fd, err := unix.Socket(family, typ|unix.SOCK_CLOEXEC, proto)
+	if err == nil {
+		unix.Close(fd)
+	}
+	return err
+}
+
+// tryConnect connects to a port of loopback that no rule grants: Landlock answers EACCES before the connection is tried.
+func tryConnect() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("socket: %w", err)
+	}
+	defer unix.Close(fd)
+	return refused(unix.Connect(fd, &unix.SockaddrInet4{Port: 1, Addr: [4]byte{127, 0, 0, 1}}), unix.EACCES)
+}
+
+func tryMapExec(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return refused(err, unix.EACCES)
+	}
+	defer f.Close()
+	m, err := unix.Mmap(int(f.Fd()), 0, os.Getpagesize(), unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
+	if err == nil {
+		_ = unix.Munmap(m)
+	}
+	return refused(err, unix.EPERM, unix.EACCES)
+}
+
+// checkStatus reads what the kernel says of this process: it is the read-back of the drop.
+func checkStatus() error {
+	data, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return fmt.Errorf("read /proc/self/status: %w", err)
+	}
+	want := map[string]string{"NoNewPrivs": "1", "Seccomp": "2", "Groups": ""}
+	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
+		want[set] = "0000000000000000"
+	}
+	for line := range bytes.Lines(data) {
+		name, value, _ := strings.Cut(string(line), ":")
+		if w, ok := want[name]; ok && strings.TrimSpace(value) != w {
+			return fmt.Errorf("%s is %q, not %q", name, strings.TrimSpace(value), w)
+		}
+		delete(want, name)
+	}
+	if len(want) > 0 {
+		return fmt.Errorf("/proc/self/status lacks %d of the lines looked for", len(want))
+	}
+	return nil
+}

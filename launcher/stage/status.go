@@ -1,0 +1,109 @@
+package stage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+)
+
+// MessageType is the type of a message on the status socket (SOCK_SEQPACKET) between pid 1 and the supervisor.
+type MessageType uint32
+
+// Pid 1 to supervisor, then supervisor to pid 1.
+const (
+	MsgError    MessageType = 1 // Text says which step failed; pid 1 exits
+	MsgTerminal MessageType = 2 // carries the pty master as one descriptor
+	MsgRunning  MessageType = 3 // the target was executed
+	MsgStopped  MessageType = 4 // A: the signal that stopped it
+	MsgExited   MessageType = 5 // A: 0 status, 1 signal; B: the value
+
+	MsgSignal   MessageType = 16 // A: signal for the target's process group
+	MsgContinue MessageType = 17
+)
+
+// Message is one datagram. Its head is three little-endian u32; Text follows for MsgError alone.
+type Message struct {
+	Type MessageType
+	A, B uint32
+	Text string
+}
+
+const (
+	messageHead = 12
+	maxText     = 2048
+)
+
+// Send writes one message, with at most one descriptor.
+func Send(fd int, m Message, pass int) error {
+	buf := make([]byte, messageHead, messageHead+len(m.Text))
+	binary.LittleEndian.PutUint32(buf[0:], uint32(m.Type))
+	binary.LittleEndian.PutUint32(buf[4:], m.A)
+	binary.LittleEndian.PutUint32(buf[8:], m.B)
+	if len(m.Text) > maxText {
+		m.Text = m.Text[:maxText]
+	}
+	buf = append(buf, m.Text...)
+	var oob []byte
+	if pass >= 0 {
+		oob = unix.UnixRights(pass)
+	}
+	for {
+		err := unix.Sendmsg(fd, buf, oob, nil, unix.MSG_NOSIGNAL)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("status: send: %w", err)
+		}
+		return nil
+	}
+}
+
+// Receive reads one message; the descriptor that came with it, or -1, belongs to the caller. io.EOF says that the
+// other side is gone. A message that is not of the table is an error, its descriptors closed.
+func Receive(fd int) (Message, int, error) {
+	buf := make([]byte, messageHead+maxText)
+	oob := make([]byte, unix.CmsgSpace(4*4))
+	for {
+		n, oobn, flags, _, err := unix.Recvmsg(fd, buf, oob, unix.MSG_CMSG_CLOEXEC)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return Message{}, -1, fmt.Errorf("status: receive: %w", err)
+		}
+		if n == 0 && oobn == 0 {
+			return Message{}, -1, io.EOF
+		}
+		passed := -1
+		var extra []int
+		if cms, err := unix.ParseSocketControlMessage(oob[:oobn]); err == nil {
+			for _, cm := range cms {
+				fds, _ := unix.ParseUnixRights(&cm)
+				extra = append(extra, fds...)
+			}
+		}
+		m := Message{}
+		if n >= messageHead {
+			m.Type = MessageType(binary.LittleEndian.Uint32(buf[0:]))
+			m.A = binary.LittleEndian.Uint32(buf[4:])
+			m.B = binary.LittleEndian.Uint32(buf[8:])
+			m.Text = string(buf[messageHead:n])
+		}
+		ok := n >= messageHead && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) == 0 &&
+			(m.Type == MsgError || m.Text == "") && (m.Type == MsgTerminal) == (len(extra) == 1) && len(extra) <= 1
+		if ok && len(extra) == 1 {
+			passed = extra[0]
+		}
+		if !ok {
+			for _, e := range extra {
+				unix.Close(e)
+			}
+			return Message{}, -1, fmt.Errorf("status: message of type %d, %d bytes, %d descriptors is not of the table", m.Type, n, len(extra))
+		}
+		return m, passed, nil
+	}
+}
