@@ -1,0 +1,49 @@
+package event
+
+// Class groups types that share one budget, so that a flood of one kind cannot use up the room of another.
+type Class string
+
+// The classes. Control is what the session says about itself: few, and never held back.
+const (
+	ClassControl Class = "control"
+	ClassCommand Class = "command"
+	ClassExec    Class = "exec"
+	ClassProcess Class = "process"
+	ClassNet     Class = "net"
+	ClassFile    Class = "file"
+)
+
+var classes = map[Type]Class{
+	SessionStart: ClassControl, SessionEnd: ClassControl, LayerOpen: ClassControl, LayerApplied: ClassControl,
+	StartRefused: ClassControl, IntegrityChanged: ClassControl, EventsLost: ClassControl, Heartbeat: ClassControl,
+	CommandStart: ClassCommand, CommandEnd: ClassCommand, LimitHit: ClassCommand, SecretRedacted: ClassCommand,
+	ExecDenied: ClassExec, ExecRouted: ClassExec, MemfdDenied: ClassExec,
+	SignalDenied: ClassProcess, PtraceDenied: ClassProcess, NSDenied: ClassProcess, SyscallDenied: ClassProcess,
+	NetDenied:  ClassNet,
+	FileDenied: ClassFile, RepoCreated: ClassFile, FileQuarantined: ClassFile,
+}
+
+// Known reports whether t is a type of schema 1.
+func (t Type) Known() bool { _, ok := classes[t]; return ok }
+
+// Class is the class of a known type.
+func (t Type) Class() Class { return classes[t] }
+
+// Denial reports whether t says that something was refused.
+func (t Type) Denial() bool {
+	switch t {
+	case ExecDenied, MemfdDenied, SignalDenied, PtraceDenied, NSDenied, SyscallDenied, NetDenied, FileDenied:
+		return true
+	}
+	return false
+}
+
+// Folds reports whether repetitions of t may be counted instead of written: each start and end of a command, and all
+// of what the session says about itself, is a fact of its own.
+func (t Type) Folds() bool {
+	switch t {
+	case CommandStart, CommandEnd:
+		return false
+	}
+	return t.Class() != ClassControl
+}

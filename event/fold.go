@@ -1,0 +1,206 @@
+package event
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"slices"
+	"time"
+)
+
+// FoldOptions bound a Folder. Zero values mean the defaults.
+type FoldOptions struct {
+	Interval    time.Duration // a repeated key gets one summary in this time at first; default 10 s
+	MaxInterval time.Duration // the interval doubles up to this while a key goes on; default 10 min
+	MaxKeys     int           // keys remembered at once; default 1024
+	Burst       int           // lines of one class before its budget counts; default 500
+	PerSecond   float64       // what a class's budget gets back; default 5
+}
+
+// Folder turns a stream of events into one that a person can read and a disk can hold: the first of a key is let
+// through at once, its repetitions come as one summary with a count, and each class has a budget of its own. It is pure:
+// time is what it is told. Nothing is lost silently: Counts adds up, and what a budget cut comes as events.lost.
+type Folder struct {
+	o       FoldOptions
+	keys    map[[32]byte]*entry
+	budgets map[Class]*budget
+	counts  Counts
+}
+
+// Counts says what became of the events that came in: Produced = Emitted + Folded + Dropped.
+type Counts struct {
+	Produced uint64 `json:"produced"`
+	Emitted  uint64 `json:"emitted"`  // let through as they were
+	Folded   uint64 `json:"folded"`   // counted in a summary, written or still to be written
+	Dropped  uint64 `json:"dropped"`  // over the budget of their class
+	Overflow uint64 `json:"overflow"` // emitted without being remembered, because the key table was full
+}
+
+type entry struct {
+	last     *Event
+	since    time.Time // of the first occurrence that the next summary counts
+	due      time.Time
+	interval time.Duration
+	pending  uint64 // occurrences since the last line
+}
+
+type budget struct {
+	tokens  float64
+	at      time.Time
+	dropped uint64 // since the last events.lost
+}
+
+// NewFolder returns an empty Folder.
+func NewFolder(o FoldOptions) *Folder {
+	if o.Interval <= 0 {
+		o.Interval = 10 * time.Second
+	}
+	if o.MaxInterval < o.Interval {
+		o.MaxInterval = max(o.Interval, 10*time.Minute)
+	}
+	if o.MaxKeys <= 0 {
+		o.MaxKeys = 1024
+	}
+	if o.Burst <= 0 {
+		o.Burst = 500
+	}
+	if o.PerSecond <= 0 {
+		o.PerSecond = 5
+	}
+	return &Folder{o: o, keys: map[[32]byte]*entry{}, budgets: map[Class]*budget{}}
+}
+
+// Add takes one event and returns it when it is to be written now, nil when it is counted.
+func (f *Folder) Add(e *Event, now time.Time) *Event {
+	f.counts.Produced++
+	class := e.Type.Class()
+	if class == ClassControl {
+		f.counts.Emitted++
+		return e
+	}
+	if !e.Type.Folds() {
+		return f.spend(class, e, now)
+	}
+	key := foldKey(e)
+	if known := f.keys[key]; known != nil {
+		if known.pending == 0 {
+			known.since = e.Time
+		}
+		known.pending += max(e.Count, 1)
+		known.last = e
+		f.counts.Folded++
+		return nil
+	}
+	out := f.spend(class, e, now)
+	if out == nil {
+		return nil // not remembered: its next occurrence is a first one again, and may find budget
+	}
+	if len(f.keys) >= f.o.MaxKeys {
+		f.counts.Overflow++
+		return out
+	}
+	f.keys[key] = &entry{due: now.Add(f.o.Interval), interval: f.o.Interval}
+	return out
+}
+
+// spend takes one line from the class's budget.
+func (f *Folder) spend(class Class, e *Event, now time.Time) *Event {
+	b := f.budgets[class]
+	if b == nil {
+		b = &budget{tokens: float64(f.o.Burst), at: now}
+		f.budgets[class] = b
+	}
+	if gone := now.Sub(b.at); gone > 0 {
+		b.tokens = min(float64(f.o.Burst), b.tokens+gone.Seconds()*f.o.PerSecond)
+		b.at = now
+	}
+	if b.tokens < 1 {
+		b.dropped++
+		f.counts.Dropped++
+		return nil
+	}
+	b.tokens--
+	f.counts.Emitted++
+	return e
+}
+
+// Tick returns the summaries that are due, forgets keys that have been quiet for their interval, and reports what the
+// budgets cut since the last call. Call it about once a second.
+func (f *Folder) Tick(now time.Time) []*Event { return f.collect(now, false) }
+
+// Flush returns everything that is still held back. The Folder can be used on.
+func (f *Folder) Flush(now time.Time) []*Event { return f.collect(now, true) }
+
+func (f *Folder) collect(now time.Time, all bool) []*Event {
+	var out []*Event
+	for key, en := range f.keys {
+		if !all && now.Before(en.due) {
+			continue
+		}
+		if en.pending == 0 {
+			delete(f.keys, key)
+			continue
+		}
+		out = append(out, en.summary())
+		en.pending, en.last = 0, nil
+		en.interval = min(2*en.interval, f.o.MaxInterval)
+		en.due = now.Add(en.interval)
+	}
+	slices.SortFunc(out, func(a, b *Event) int { return a.Time.Compare(b.Time) })
+	if lost := f.lost(now); lost != nil {
+		out = append(out, lost)
+	}
+	return out
+}
+
+// summary is the last occurrence with the number of them, and since when they are counted.
+func (en *entry) summary() *Event {
+	e := *en.last
+	e.Count = en.pending
+	e.Data = make(map[string]any, len(en.last.Data)+1)
+	for k, v := range en.last.Data {
+		e.Data[k] = v
+	}
+	e.Data["folded_since"] = en.since.UTC().Format(time.RFC3339Nano)
+	return &e
+}
+
+func (f *Folder) lost(now time.Time) *Event {
+	var sum uint64
+	data := map[string]any{}
+	for class, b := range f.budgets {
+		if b.dropped > 0 {
+			sum += b.dropped
+			data[string(class)] = b.dropped
+			b.dropped = 0
+		}
+	}
+	if sum == 0 {
+		return nil
+	}
+	return &Event{Schema: Schema, Time: now, Type: EventsLost, Count: sum, Cause: "budget", Data: data,
+		Detail: "more different events than their budget allows; they were counted, not written"}
+}
+
+// Counts is what became of the events so far.
+func (f *Folder) Counts() Counts { return f.counts }
+
+// foldKey hashes what makes two events the same to a reader. A cryptographic hash, because whoever could make two keys
+// collide could hide the first denial of one of them.
+func foldKey(e *Event) [32]byte {
+	parts := []string{string(e.Type), e.Door, e.Errno, e.Syscall, e.Cause, e.Blocker, e.Layer, e.Phase}
+	if e.Process != nil {
+		parts = append(parts, e.Process.Exe, e.Process.Comm)
+	}
+	parts = append(parts, "")
+	if e.Target != nil {
+		parts = append(parts, e.Target.Asked, e.Target.Resolved)
+	}
+	h := sha256.New()
+	var size [8]byte
+	for _, p := range parts {
+		binary.LittleEndian.PutUint64(size[:], uint64(len(p)))
+		h.Write(size[:])
+		h.Write([]byte(p))
+	}
+	return [32]byte(h.Sum(nil))
+}

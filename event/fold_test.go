@@ -1,0 +1,167 @@
+package event
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+var start = time.Date(2026, 11, 29, 18, 0, 0, 0, time.UTC)
+
+func denial(path string) *Event {
+	return &Event{Schema: Schema, Time: start, Type: ExecDenied, Door: "exec-direct", Errno: "EACCES",
+		Process: &Process{PID: 1, Exe: "/usr/bin/claude"}, Target: &Target{Asked: path}}
+}
+
+func checkSum(t *testing.T, c Counts) {
+	t.Helper()
+	if c.Produced != c.Emitted+c.Folded+c.Dropped {
+		t.Errorf("counts do not add up: %+v", c)
+	}
+}
+
+func TestFolderLetsTheFirstThroughAndCountsTheRest(t *testing.T) {
+	f := NewFolder(FoldOptions{})
+	if f.Add(denial("/bin/sh"), start) == nil {
+		t.Fatal("the first denial was held back")
+	}
+	for i := range 41 {
+		e := denial("/bin/sh")
+		e.Process.PID = i // who asked differs, what was asked does not
+		if f.Add(e, start.Add(time.Second)) != nil {
+			t.Fatal("a repetition was let through")
+		}
+	}
+	if f.Add(denial("/bin/bash"), start) == nil {
+		t.Error("another target counted as a repetition")
+	}
+	if out := f.Tick(start.Add(9 * time.Second)); len(out) != 0 {
+		t.Errorf("before the interval: got %d events, want none", len(out))
+	}
+	out := f.Tick(start.Add(10 * time.Second))
+	if len(out) != 1 || out[0].Count != 41 || out[0].Data["folded_since"] == nil {
+		t.Fatalf("got %+v, want one summary of 41", out)
+	}
+	want := Counts{Produced: 43, Emitted: 2, Folded: 41}
+	if f.Counts() != want {
+		t.Errorf("counts: got %+v, want %+v", f.Counts(), want)
+	}
+}
+
+func TestFolderWaitsLongerForAKeyThatGoesOn(t *testing.T) {
+	f := NewFolder(FoldOptions{Interval: time.Second, MaxInterval: 4 * time.Second})
+	lines, now := 0, start
+	for range 60 {
+		for range 2 {
+			if f.Add(denial("/bin/sh"), now) != nil {
+				lines++
+			}
+		}
+		now = now.Add(time.Second)
+		lines += len(f.Tick(now))
+	}
+	if lines < 10 || lines > 20 {
+		t.Errorf("got %d lines for a minute of one key, want about one in four seconds", lines)
+	}
+	checkSum(t, f.Counts())
+}
+
+func TestFolderForgetsAQuietKey(t *testing.T) {
+	f := NewFolder(FoldOptions{})
+	f.Add(denial("/bin/sh"), start)
+	f.Tick(start.Add(time.Minute))
+	if f.Add(denial("/bin/sh"), start.Add(time.Minute)) == nil {
+		t.Error("a denial a minute later was held back")
+	}
+}
+
+func TestBudgetOfOneClassLeavesTheOthersAlone(t *testing.T) {
+	f := NewFolder(FoldOptions{Burst: 10, PerSecond: 1})
+	for i := range 1000 {
+		f.Add(denial(fmt.Sprint("/tmp/", i)), start)
+	}
+	if got := f.Counts(); got.Emitted != 10 || got.Dropped != 990 {
+		t.Errorf("got %+v, want 10 emitted and 990 dropped", got)
+	}
+	if f.Add(&Event{Type: NetDenied, Time: start}, start) == nil {
+		t.Error("the network's first denial was dropped for the flood of another class")
+	}
+	for range 100 {
+		if f.Add(&Event{Type: LayerOpen, Time: start}, start) == nil {
+			t.Fatal("an event of the session itself was dropped")
+		}
+	}
+	out := f.Tick(start)
+	if len(out) != 1 || out[0].Type != EventsLost || out[0].Count != 990 || out[0].Data["exec"] != uint64(990) {
+		t.Errorf("got %+v, want the loss reported once", out)
+	}
+	if out := f.Tick(start); len(out) != 0 {
+		t.Errorf("got %+v, want the loss reported once only", out)
+	}
+	if f.Add(denial("/bin/sh"), start.Add(2*time.Second)) == nil {
+		t.Error("the budget did not come back")
+	}
+	checkSum(t, f.Counts())
+}
+
+func TestFolderHoldsAsManyKeysAsItMay(t *testing.T) {
+	f := NewFolder(FoldOptions{MaxKeys: 4, Burst: 100})
+	for i := range 50 {
+		f.Add(denial(fmt.Sprint("/tmp/", i)), start)
+	}
+	if len(f.keys) != 4 {
+		t.Errorf("got %d keys, want 4", len(f.keys))
+	}
+	if got := f.Counts(); got.Overflow != 46 || got.Emitted != 50 {
+		t.Errorf("got %+v, want the overflow emitted and counted", got)
+	}
+	checkSum(t, f.Counts())
+}
+
+func TestFlushHoldsNothingBack(t *testing.T) {
+	f := NewFolder(FoldOptions{})
+	for range 5 {
+		f.Add(denial("/bin/sh"), start)
+	}
+	e := denial("/bin/sh")
+	e.Count = 7 // a producer that folds by itself
+	f.Add(e, start)
+	out := f.Flush(start)
+	if len(out) != 1 || out[0].Count != 11 {
+		t.Errorf("got %+v, want one summary of 4 + 7", out)
+	}
+	if out := f.Flush(start); len(out) != 0 {
+		t.Errorf("got %+v, want nothing left", out)
+	}
+}
+
+func TestCommandsAreNeverFolded(t *testing.T) {
+	f := NewFolder(FoldOptions{})
+	for i := range 20 {
+		e := &Event{Type: CommandEnd, Time: start, Command: &Command{ID: 1}}
+		if f.Add(e, start) == nil {
+			t.Fatalf("end %d was held back", i)
+		}
+	}
+}
+
+func TestFoldKeyKeepsFieldsApart(t *testing.T) {
+	a, b := denial("/bin/sh"), denial("/bin")
+	b.Target.Resolved = "/sh"
+	if foldKey(a) == foldKey(b) {
+		t.Error("two targets share a key")
+	}
+}
+
+func TestEveryTypeHasAClass(t *testing.T) {
+	for _, typ := range []Type{ExecDenied, ExecRouted, SignalDenied, PtraceDenied, NetDenied, MemfdDenied, NSDenied, SyscallDenied,
+		FileDenied, RepoCreated, CommandStart, CommandEnd, LimitHit, SecretRedacted, LayerOpen, LayerApplied, StartRefused,
+		FileQuarantined, IntegrityChanged, SessionStart, SessionEnd, EventsLost, Heartbeat} {
+		if !typ.Known() {
+			t.Errorf("%s has no class", typ)
+		}
+	}
+	if Type("exec.dreamt").Known() {
+		t.Error("an unknown type is known")
+	}
+}
