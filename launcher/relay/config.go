@@ -30,8 +30,8 @@ type Config struct {
 	Endpoints []Endpoint `json:"endpoints"`
 	Limits    Limits     `json:"limits"`
 
-	LandlockABI int    `json:"landlock_abi"`      // the ABI the relay confines itself with
-	Seccomp     []byte `json:"seccomp,omitempty"` // sock_filter array the relay loads on itself
+	LandlockABI int      `json:"landlock_abi"` // of the host; see Drop
+	Seccomp     [][]byte `json:"seccomp"`      // filter.Compile of a helper with Files and Network
 }
 
 // Endpoint is one listener and the one upstream behind it.
@@ -68,17 +68,6 @@ func ReadConfig(data []byte) (Config, error) {
 		return c, fmt.Errorf("relay config: data after the document")
 	}
 	return c, c.check()
-}
-
-// UpstreamPorts lists the ports the relay connects to, for its own Landlock rules. The configuration must be checked.
-func (c Config) UpstreamPorts() []uint16 {
-	var ports []uint16
-	for _, e := range c.Endpoints {
-		if _, port, err := e.upstream(); err == nil {
-			ports = append(ports, port)
-		}
-	}
-	return ports
 }
 
 func (c *Config) check() error {

@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"encoding/json"
 	"errors"
 	"net"
 	"strconv"
@@ -139,7 +138,7 @@ func (r *reporter) write(ev event.Event) {
 	if r.events == nil {
 		return
 	}
-	data, err := json.Marshal(ev)
+	data, err := event.Encode(&ev)
 	if err == nil {
 		// A sink that does not read must not stop the relay.
 		r.events.SetWriteDeadline(time.Now().Add(time.Millisecond))
