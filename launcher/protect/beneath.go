@@ -98,7 +98,7 @@ func kindOf(mode uint32) Kind {
 	return File
 }
 
-// dirent is a name and the DT_ type the filesystem gave with it (DT_UNKNOWN on some).
+// dirent is a name and its DT_ type.
 type dirent struct {
 	name string
 	typ  byte
@@ -124,7 +124,7 @@ func readDir(fd, limit int) (list []dirent, more bool, err error) {
 			}
 			name, _, _ := strings.Cut(string(b[19:reclen]), "\x00")
 			if name != "." && name != ".." && name != "" {
-				list = append(list, dirent{name, b[18]})
+				list = append(list, dirent{name, typeOf(fd, name, b[18])})
 			}
 			b = b[reclen:]
 		}
@@ -134,22 +134,11 @@ func readDir(fd, limit int) (list []dirent, more bool, err error) {
 	}
 }
 
-// list is readDir of a path, with unknown types looked up.
-func (t tree) list(rel string, limit int) ([]dirent, bool, error) {
-	fd, err := t.open(rel, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
-	if err != nil {
-		return nil, false, err
+// typeOf asks the inode where the filesystem did not give the type with the name.
+func typeOf(dir int, name string, typ byte) byte {
+	var st unix.Stat_t
+	if typ == unix.DT_UNKNOWN && unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		return byte(st.Mode & unix.S_IFMT >> 12) // IFTODT of dirent.h
 	}
-	defer unix.Close(fd)
-	list, more, err := readDir(fd, limit)
-	for i := range list {
-		if list[i].typ != unix.DT_UNKNOWN {
-			continue
-		}
-		var st unix.Stat_t
-		if unix.Fstatat(fd, list[i].name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
-			list[i].typ = byte(st.Mode & unix.S_IFMT >> 12) // DT_x is S_IFx shifted: dirent.h IFTODT
-		}
-	}
-	return list, more, err
+	return typ
 }

@@ -6,7 +6,6 @@ import (
 	"path"
 
 	"github.com/sharness/sharness/manifest"
-	"golang.org/x/sys/unix"
 )
 
 // Bounds of the search for repositories. A workspace beyond them is still protected at its root; the note says so.
@@ -54,9 +53,8 @@ func Discover(root *os.File, opts Options) (*Set, error) {
 
 // search finds repositories, nearest first, so that a bound cuts off the deepest.
 func (b *builder) search() {
-	dirs := 0
-	cut := walk(b.tree, maxDepth, maxDirs, func(dir string, list []dirent) {
-		dirs++
+	skip := func(name string) bool { return name == ".git" || name == "node_modules" }
+	cut := walk(b.tree, bounds{depth: maxDepth, dirs: maxDirs, skip: skip}, func(_ int, dir string, list []dirent) {
 		switch {
 		case isBare(list):
 			b.repos = append(b.repos, Repo{Rel: dir, GitDir: dir})
@@ -70,37 +68,9 @@ func (b *builder) search() {
 	}
 }
 
-// walk lists directories breadth first, without following a link or entering a mount, a .git or a node_modules. It
-// reports whether a bound cut it short.
-func walk(t tree, depth, limit int, visit func(dir string, list []dirent)) (cut bool) {
-	level, seen := []string{""}, 0
-	for d := 0; len(level) > 0; d++ {
-		if d > depth {
-			return true
-		}
-		var next []string
-		for _, dir := range level {
-			if seen++; seen > limit {
-				return true
-			}
-			list, more, err := t.list(dir, maxPerDir)
-			if err != nil {
-				continue // unreadable for the user, on another mount, or gone meanwhile: no tool of the user enters it
-			}
-			cut = cut || more
-			visit(dir, list)
-			if isBare(list) {
-				continue
-			}
-			for _, e := range list {
-				if e.typ == unix.DT_DIR && e.name != ".git" && e.name != "node_modules" {
-					next = append(next, path.Join(dir, e.name))
-				}
-			}
-		}
-		level = next
-	}
-	return cut
+// isBare recognises a git directory that is not called .git, as git itself does (is_git_directory in its setup.c).
+func isBare(list []dirent) bool {
+	return has(list, "HEAD") && has(list, "objects") && has(list, "refs")
 }
 
 func has(list []dirent, name string) bool {
@@ -110,9 +80,4 @@ func has(list []dirent, name string) bool {
 		}
 	}
 	return false
-}
-
-// isBare recognises a git directory that is not called .git, as git itself does (is_git_directory in its setup.c).
-func isBare(list []dirent) bool {
-	return has(list, "HEAD") && has(list, "objects") && has(list, "refs")
 }

@@ -82,10 +82,12 @@ func (b *builder) common(dir, target, top string) {
 
 // children protects the git directories of linked worktrees and of submodules, whose names may hold slashes.
 func (b *builder) children(dir string, depth int) {
-	list, more, err := b.list(dir, maxPerDir)
+	fd, err := b.open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
 	if err != nil {
 		return
 	}
+	list, more, _ := readDir(fd, maxPerDir)
+	unix.Close(fd)
 	if more {
 		b.note("%q holds more than %d names: the rest is not protected", dir, maxPerDir)
 	}

@@ -1,0 +1,165 @@
+package protect
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bounds of what a session can make us keep. Beyond them things are still taken away, but not kept.
+const (
+	maxKept      = 256
+	maxKeptBytes = 64 << 20
+	maxTree      = 4096 // entries of one directory that is copied or removed
+	maxTreeDepth = 64
+)
+
+// errNotKept says that something was taken away and its content is gone.
+var errNotKept = errors.New("not kept: the quarantine is full, or it could not be read")
+
+// quarantine is a directory of the user outside the workspace.
+type quarantine struct {
+	fd    int
+	n     int // names used
+	bytes int64
+}
+
+// take moves name out of the directory dir; what it is does not matter, and nothing is followed. label says how it is
+// called in the quarantine. errNotKept: it is gone, without a copy. unix.ENOENT: somebody was faster.
+func (q *quarantine) take(dir int, name, hint string) (label string, err error) {
+	label = fmt.Sprintf("%04d-%s", q.n, safeName(hint))
+	if q.n < maxKept {
+		err = unix.Renameat2(dir, name, q.fd, label, unix.RENAME_NOREPLACE)
+		if err == nil {
+			q.n++
+			return label, nil
+		}
+		// EINVAL: a filesystem without RENAME_NOREPLACE. The copy below needs nothing of the kind.
+		if err != unix.EXDEV && err != unix.EINVAL {
+			return "", err
+		}
+	}
+	// The kind may change between looking and acting; each attempt acts on what it finds or fails.
+	for range 8 {
+		err = q.takeCopy(dir, name, label)
+		if err != unix.EISDIR && err != unix.ENOTDIR && err != unix.EPERM && err != unix.EINVAL {
+			break
+		}
+	}
+	if err == nil || err == errNotKept {
+		q.n++
+	}
+	if err != nil {
+		label = ""
+	}
+	return label, err
+}
+
+// takeCopy is take across filesystems. What was a name in the workspace is gone first and copied after, from the
+// descriptor: the time that it is there counts, not the copy.
+func (q *quarantine) takeCopy(dir int, name, label string) error {
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return err
+	}
+	keep := q.n < maxKept
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFDIR:
+		// A name that means nothing to anybody, until the copy is made.
+		hidden := ".sharness-taken-" + rand.Text()
+		if err := unix.Renameat2(dir, name, dir, hidden, unix.RENAME_NOREPLACE); err != nil {
+			return err
+		}
+		var err error = errNotKept
+		budget := maxTree
+		if keep {
+			err = q.copyTree(dir, hidden, q.fd, label, 0, &budget)
+		}
+		budget = 4 * maxTree // what hostile hands add meanwhile included
+		if e := removeTree(dir, hidden, 0, &budget); e != nil {
+			return fmt.Errorf("remove %s: %w", hidden, e)
+		}
+		return err
+	case unix.S_IFREG, unix.S_IFLNK:
+		fd := -1
+		if keep && st.Mode&unix.S_IFMT == unix.S_IFREG {
+			fd, _ = openat(dir, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, beneath)
+		} else if keep {
+			fd, _ = openat(dir, name, unix.O_PATH, beneath)
+		}
+		if err := unix.Unlinkat(dir, name, 0); err != nil {
+			closeFD(fd)
+			return err
+		}
+		if fd < 0 {
+			return errNotKept
+		}
+		return q.copyOpen(fd, q.fd, label)
+	}
+	return orNotKept(unix.Unlinkat(dir, name, 0)) // a FIFO, a socket or a whiteout has no content
+}
+
+func orNotKept(err error) error {
+	if err == nil {
+		return errNotKept
+	}
+	return err
+}
+
+func closeFD(fd int) {
+	if fd >= 0 {
+		unix.Close(fd)
+	}
+}
+
+// copyOpen copies an open file or link to label in dst, and closes fd.
+func (q *quarantine) copyOpen(fd, dst int, label string) error {
+	src := os.NewFile(uintptr(fd), "taken")
+	defer src.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return errNotKept
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
+		buf := make([]byte, 4096)
+		n, err := unix.Readlinkat(fd, "", buf)
+		if err != nil || unix.Symlinkat(string(buf[:n]), dst, label) != nil {
+			return errNotKept
+		}
+		return nil
+	}
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || q.bytes+st.Size > maxKeptBytes {
+		return errNotKept
+	}
+	out, err := unix.Openat(dst, label, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return errNotKept
+	}
+	f := os.NewFile(uintptr(out), "quarantine")
+	defer f.Close()
+	n, err := copyBounded(f, src, maxKeptBytes-q.bytes)
+	q.bytes += n
+	if err != nil {
+		return errNotKept
+	}
+	return nil
+}
+
+// safeName makes a path printable and short: it becomes a name in the quarantine, and people will list that.
+func safeName(rel string) string {
+	s := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '-':
+			return r
+		}
+		return '_'
+	}, rel)
+	if len(s) > 100 {
+		s = s[len(s)-100:]
+	}
+	return s
+}

@@ -1,0 +1,167 @@
+package protect
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/sharness/sharness/event"
+	"golang.org/x/sys/unix"
+)
+
+// Layer is the name of this wall in events; it and the doors are those of internal/sidedoor.
+const (
+	Layer      = "protect"
+	doorConfig = "file-config"
+	doorGit    = "file-git"
+	doorLink   = "file-link"
+	doorFifo   = "file-fifo"
+	doorSuid   = "file-suid"
+)
+
+// take moves rel into the quarantine and reports it.
+func (w *Watcher) take(rel string, door string) {
+	label, err := w.remove(rel)
+	if err == unix.EACCES {
+		w.unlock(path.Join(rel, "x")) // rel too: moving a directory writes its ".."
+		label, err = w.remove(rel)
+	}
+	if err == unix.ENOENT {
+		return
+	}
+	ev := event.Event{Type: event.FileQuarantined, Door: door, Layer: Layer, Target: w.target(rel)}
+	switch {
+	case err == nil:
+		ev.Detail = "a protected name appeared and was moved to the quarantine"
+		ev.Data = map[string]any{"kept": label}
+	case errors.Is(err, errNotKept):
+		ev.Detail = "a protected name appeared and was removed"
+		ev.Data = map[string]any{"kept": ""}
+	default:
+		w.failed++
+		ev.Type = event.LayerOpen
+		ev.Detail = fmt.Sprintf("a protected name appeared and could not be taken away: %v", err)
+		ev.Hint = &event.Hint{Person: "look at it before you use a tool in this folder"}
+	}
+	if err == nil || errors.Is(err, errNotKept) {
+		w.taken++
+		ev.Hint = &event.Hint{Person: "make it yourself, outside a session, if you want it",
+			Model: "will not change on retry; this name is protected; ask the user to create it"}
+	}
+	key := door + " " + rel
+	if !w.absent[rel] {
+		key = door + " below " + first(rel)
+	}
+	w.report(ev, key)
+}
+
+func (w *Watcher) remove(rel string) (string, error) {
+	dir, err := w.open(parent(rel), unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(dir)
+	return w.q.take(dir, path.Base(rel), rel)
+}
+
+// report sends the first, second, fourth, eighth … event of one key, so that a loop inside cannot flood the sinks. Count
+// is how many there were.
+func (w *Watcher) report(ev event.Event, key string) {
+	if len(w.times) > 4096 {
+		key = "other " + ev.Door
+	}
+	w.times[key]++
+	ev.Count = w.times[key]
+	if bits.OnesCount64(ev.Count) == 1 {
+		w.emit(ev)
+	}
+}
+
+// target is the path of rel for an event. Names are bytes from inside; what a terminal obeys or hides is escaped.
+func (w *Watcher) target(rel string) *event.Target {
+	return &event.Target{Asked: event.Escape(path.Join(w.cfg.Root, rel))}
+}
+
+func (w *Watcher) door(rel string) string {
+	if w.gitDirs[parent(rel)] {
+		return doorGit
+	}
+	switch first(rel) {
+	case ".gitmodules", ".husky", ".githooks", ".vscode", ".idea", ".envrc", ".mcp.json":
+		return doorGit
+	}
+	return doorConfig
+}
+
+// takeLink takes rel away if it is a symbolic link. Git writes COMMIT_EDITMSG, MERGE_MSG, logs/* and more through a link
+// with bytes the agent chose, so that a link there makes the user's next commit overwrite a file of the user's home.
+// Git makes no link in a git directory itself; one that Discover met is pinned and in existing or older than the session.
+func (w *Watcher) takeLink(rel string) {
+	st, err := w.lstat(rel)
+	if err == nil && kindOf(st.Mode) == Link && w.isNew(st) {
+		w.take(rel, doorLink)
+	}
+}
+
+// links is takeLink for every name directly in a git directory.
+func (w *Watcher) links(dir string) {
+	fd, err := w.open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
+	if err != nil {
+		return
+	}
+	list, _, _ := readDir(fd, maxPerDir)
+	unix.Close(fd)
+	for _, e := range list {
+		if e.typ == unix.DT_LNK {
+			w.takeLink(path.Join(dir, e.name))
+		}
+	}
+}
+
+// isNew compares ctime, which nobody can set, with the start. Filesystems stamp it with the clock of the last tick.
+func (w *Watcher) isNew(st unix.Stat_t) bool {
+	return !time.Unix(st.Ctim.Unix()).Before(w.cfg.Started.Add(-20 * time.Millisecond))
+}
+
+// repository reports a repository that appeared in dir. It is left alone: clone, init and submodule are a day's work.
+func (w *Watcher) repository(dir, gitDir string) {
+	if _, err := w.lstat(gitDir); err != nil || w.repos[dir] || len(w.repos) > 1<<16 {
+		return
+	}
+	w.repos[dir] = true
+	w.created++
+	w.emit(event.Event{Type: event.RepoCreated, Door: doorGit, Layer: Layer, Target: w.target(gitDir),
+		Detail: "a repository was made during the session; its configuration and hooks are the agent's",
+		Hint:   &event.Hint{Person: "read its config and hooks before you use git there"}})
+}
+
+// replaced is called when something changed at a protected name that existed. No view can do that: it was the user.
+func (w *Watcher) replaced(rel string, i int) {
+	_ = Record{Type: Replaced, A: uint64(i)}.Send(w.control) // EAGAIN: the event below still tells the user
+	w.report(event.Event{Type: event.LayerOpen, Door: w.door(rel), Layer: Layer, Target: w.target(rel),
+		Detail: "a protected file was replaced or removed from outside, which ends its protection in views that exist already",
+		Hint:   &event.Hint{Person: "start the session again to protect it"}}, "replaced "+rel)
+}
+
+// configRefused: git made its lock, could not rename it over the protected file, and removed it.
+func (w *Watcher) configRefused(dir string) {
+	if _, ok := w.existing[path.Join(dir, "config")]; !ok {
+		return
+	}
+	_ = Record{Type: Hint, A: HintGitConfig}.Send(w.control) // EAGAIN: a hint less
+	where := w.target(parent(dir)).Asked
+	w.report(event.Event{Type: event.FileDenied, Door: doorGit, Layer: Layer, Errno: "EBUSY", Syscall: "rename",
+		Target: w.target(path.Join(dir, "config")), Cause: "mount", CauseSource: "inferred",
+		Detail: "git tried to change the configuration of a protected repository",
+		Hint: &event.Hint{Person: "run it yourself, outside: git -C '" + where + "' config …",
+			Model: "will not change on retry; git configuration is protected; ask the user to run git config outside"}}, "config "+dir)
+}
+
+// first is the first component of rel.
+func first(rel string) string {
+	name, _, _ := strings.Cut(rel, "/")
+	return name
+}

@@ -1,0 +1,132 @@
+package protect
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+func copyBounded(dst, src *os.File, limit int64) (int64, error) {
+	n, err := io.Copy(dst, io.LimitReader(src, limit+1))
+	if err == nil && n > limit {
+		err = errNotKept
+	}
+	return n, err
+}
+
+// copyTree copies the directory name of src into dst as label. Files that cannot be read, and whatever is neither file,
+// link nor directory, are left out and make the result errNotKept.
+func (q *quarantine) copyTree(src int, name string, dst int, label string, depth int, budget *int) error {
+	if depth > maxTreeDepth {
+		return errNotKept
+	}
+	from, err := openDir(src, name)
+	if err != nil {
+		return errNotKept
+	}
+	defer unix.Close(from)
+	if err := unix.Mkdirat(dst, label, 0o700); err != nil {
+		return errNotKept
+	}
+	to, err := openDir(dst, label)
+	if err != nil {
+		return errNotKept
+	}
+	defer unix.Close(to)
+	list, more, err := readDir(from, maxTree)
+	whole := err == nil && !more
+	for _, e := range list {
+		if *budget--; *budget < 0 {
+			return errNotKept
+		}
+		var err error
+		switch e.typ {
+		case unix.DT_DIR:
+			err = q.copyTree(from, e.name, to, e.name, depth+1, budget)
+		case unix.DT_LNK, unix.DT_REG:
+			flags := unix.O_PATH
+			if e.typ == unix.DT_REG {
+				flags = unix.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
+			}
+			var fd int
+			if fd, err = openat(from, e.name, flags, beneath); err == nil {
+				err = q.copyOpen(fd, to, e.name)
+			}
+		default:
+			err = errNotKept
+		}
+		whole = whole && err == nil
+	}
+	if !whole {
+		return errNotKept
+	}
+	return nil
+}
+
+// removeTree removes the directory name of dir and what it holds, following nothing.
+func removeTree(dir int, name string, depth int, budget *int) error {
+	if depth > maxTreeDepth {
+		return fmt.Errorf("deeper than %d", maxTreeDepth)
+	}
+	fd, err := openDir(dir, name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	for range 4 { // hostile hands may add names between the list and rmdir
+		// Removing while listing confuses some filesystems, so each pass lists first, from the start.
+		if _, err := unix.Seek(fd, 0, io.SeekStart); err != nil {
+			return err
+		}
+		list, _, err := readDir(fd, maxTree)
+		if err != nil {
+			return err
+		}
+		for _, e := range list {
+			if *budget--; *budget < 0 {
+				return fmt.Errorf("more than its bound of entries")
+			}
+			if e.typ == unix.DT_DIR {
+				err = removeTree(fd, e.name, depth+1, budget)
+			} else {
+				err = unix.Unlinkat(fd, e.name, 0)
+			}
+			if err != nil && err != unix.ENOENT {
+				return err
+			}
+		}
+		err = unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+		if err != unix.ENOTEMPTY {
+			return err
+		}
+	}
+	return unix.ENOTEMPTY
+}
+
+// openDir opens a directory for listing and change, and gives its owner the rights for that if somebody took them away.
+func openDir(dir int, name string) (int, error) {
+	p, err := openat(dir, name, unix.O_PATH|unix.O_DIRECTORY, beneath)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(p)
+	if err := ownerRights(p); err != nil {
+		return -1, err
+	}
+	return openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, beneath)
+}
+
+// ownerRights adds u+rwx to an open (O_PATH) directory that lacks it. chmod by /proc/self/fd acts on the inode that is
+// open, whatever its name now is; fchmodat2 with AT_EMPTY_PATH would do, from Linux 6.6.
+func ownerRights(fd int) error {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return err
+	}
+	if st.Mode&0o700 == 0o700 {
+		return nil
+	}
+	return unix.Fchmodat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), st.Mode&0o7777|0o700, 0)
+}

@@ -1,0 +1,284 @@
+package protect
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/sharness/sharness/event"
+	"github.com/sharness/sharness/manifest"
+	"golang.org/x/sys/unix"
+)
+
+// Config is what the supervisor tells the watcher.
+type Config struct {
+	Root    string           `json:"root"` // absolute path of the workspace, resolved
+	Home    string           `json:"home,omitempty"`
+	Protect manifest.Protect `json:"protect,omitempty"`
+	Extra   []string         `json:"extra,omitempty"`
+	Started time.Time        `json:"started"` // what is older was there before the session
+
+	LandlockABI int      `json:"landlock_abi"` // what the plan chose
+	Seccomp     [][]byte `json:"seccomp"`      // filter.Compile of a helper
+}
+
+// ReadConfig reads a configuration, strictly.
+func ReadConfig(r io.Reader) (Config, error) {
+	var c Config
+	dec := json.NewDecoder(io.LimitReader(r, 1<<20))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&c); err != nil {
+		return c, fmt.Errorf("watcher configuration: %w", err)
+	}
+	return c, nil
+}
+
+// Options are what Discover needs of the configuration.
+func (c Config) Options() Options {
+	return Options{Root: c.Root, Home: c.Home, Protect: c.Protect, Extra: c.Extra}
+}
+
+// Watcher takes protected names away that appear during a session. It is one thread that polls two descriptors.
+type Watcher struct {
+	tree
+	cfg     Config
+	q       quarantine
+	control *os.File
+	emit    func(event.Event)
+	notify  inotify
+
+	absent   map[string]bool // protected names that do not exist
+	above    map[string]bool // directories, there or not, on the way to one
+	existing map[string]int  // index in Set.Existing
+	gitDirs  map[string]bool
+	repos    map[string]bool // top directories of known repositories
+	taken    uint64
+	created  uint64
+	failed   uint64
+	times    map[string]uint64 // how often a name was taken
+	missed   int               // directories that could not be watched
+}
+
+// NewWatcher prepares a watcher for a set that Discover just made. The descriptors stay the caller's; quarantine is an
+// empty directory of the user outside the workspace.
+func NewWatcher(root, quarantineDir, control *os.File, cfg Config, set *Set, emit func(event.Event)) *Watcher {
+	w := &Watcher{tree: tree{int(root.Fd())}, cfg: cfg, q: quarantine{fd: int(quarantineDir.Fd())}, control: control, emit: emit,
+		absent: map[string]bool{}, above: map[string]bool{"": true}, existing: map[string]int{}, gitDirs: map[string]bool{},
+		repos: map[string]bool{}, times: map[string]uint64{}}
+	for i, e := range set.Existing {
+		if e.Mode == ReadOnly {
+			w.existing[e.Rel] = i
+			w.above[parent(e.Rel)] = true
+			w.gitDir(e.Rel)
+		}
+	}
+	for _, rel := range set.Absent {
+		w.absent[rel] = true
+		for dir := parent(rel); dir != ""; dir = parent(dir) {
+			w.above[dir] = true
+		}
+		w.gitDir(rel)
+	}
+	for _, r := range set.Repos {
+		w.repos[r.Rel] = true
+	}
+	return w
+}
+
+// gitDir remembers the directories that hold a commondir, there or not: every git directory does (gitDirNames).
+func (w *Watcher) gitDir(rel string) {
+	if path.Base(rel) == "commondir" {
+		w.gitDirs[parent(rel)] = true
+	}
+}
+
+// Run watches until the supervisor closes the control socket, which is no error. Names that appeared since Discover
+// looked are taken before Ready is sent.
+func (w *Watcher) Run() error {
+	var err error
+	if w.notify, err = newInotify(); err != nil {
+		return err
+	}
+	defer w.notify.close()
+	w.everything()
+	if err := (Record{Type: Ready, A: uint64(w.missed)}).Send(w.control); err != nil {
+		return err
+	}
+	fds := []unix.PollFd{{Fd: int32(w.notify.fd), Events: unix.POLLIN}, {Fd: int32(w.control.Fd()), Events: unix.POLLIN}}
+	for {
+		timeout := -1
+		if w.missed > 0 {
+			timeout = 250 // milliseconds: names in directories without a watch
+		}
+		n, err := unix.Poll(fds, timeout)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("watcher: poll: %w", err)
+		}
+		if n == 0 {
+			w.everything()
+		}
+		if fds[0].Revents != 0 {
+			if err := w.events(); err != nil {
+				return err
+			}
+		}
+		if fds[1].Revents == 0 {
+			continue
+		}
+		rec, err := Receive(w.control)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if rec.Type != Sweep {
+			return fmt.Errorf("watcher control: record %d is not for us", rec.Type)
+		}
+		w.sweep()
+		if err := (Record{Swept, w.taken, w.created, w.failed}).Send(w.control); err != nil {
+			return err
+		}
+	}
+}
+
+// everything looks at each protected name once, setting watches on the way. It is the start, the answer to a lost
+// event, and the first half of the sweep.
+func (w *Watcher) everything() {
+	w.missed = 0
+	for dir := range w.above {
+		w.watch(dir)
+	}
+	for dir := range w.gitDirs {
+		w.watch(dir)
+		w.links(dir)
+	}
+	for rel := range w.absent {
+		w.check(rel)
+	}
+}
+
+// watch sets a watch on a directory if there is one; a link in its place is not followed.
+func (w *Watcher) watch(dir string) {
+	fd, err := w.open(dir, unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	if err := w.notify.add(fd, dir); err != nil {
+		if w.missed++; w.times["watch "+err.Error()] == 0 {
+			w.times["watch "+err.Error()]++
+			w.emit(event.Event{Type: event.LayerOpen, Door: doorConfig, Layer: Layer, Target: w.target(dir),
+				Detail: fmt.Sprintf("protected names are polled four times a second instead of watched: inotify_add_watch: %v", err),
+				Hint:   &event.Hint{Person: "raise fs.inotify.max_user_watches"}})
+		}
+	}
+}
+
+func (w *Watcher) events() error {
+	list, lost, err := w.notify.read()
+	if err != nil {
+		return err
+	}
+	for _, e := range list {
+		w.look(e.dir, e.name, e.mask)
+	}
+	if lost {
+		w.everything()
+	}
+	return nil
+}
+
+// look handles one change of one name.
+func (w *Watcher) look(dir, name string, mask uint32) {
+	rel := path.Join(dir, name)
+	appeared := mask&(unix.IN_CREATE|unix.IN_MOVED_TO) != 0
+	if w.absent[rel] {
+		w.check(rel)
+		return
+	}
+	if i, ok := w.existing[rel]; ok {
+		w.replaced(rel, i)
+	}
+	if !appeared {
+		if w.gitDirs[dir] && name == "config.lock" && mask&unix.IN_DELETE != 0 {
+			w.configRefused(dir)
+		}
+		return
+	}
+	if w.above[rel] {
+		w.enter(rel)
+	}
+	if w.gitDirs[dir] {
+		w.takeLink(rel)
+	}
+	if name == ".git" {
+		w.repository(dir, rel)
+	}
+}
+
+// enter is called when something appeared where a directory on the way to a protected name would be.
+func (w *Watcher) enter(rel string) {
+	w.watch(rel)
+	for name := range w.absent {
+		if strings.HasPrefix(name, rel+"/") {
+			w.check(name)
+		}
+	}
+	for dir := range w.above {
+		if strings.HasPrefix(dir, rel+"/") {
+			w.watch(dir)
+		}
+	}
+}
+
+// check takes rel away if it is there. A link on the way to it would make it be found elsewhere, so the link is taken.
+func (w *Watcher) check(rel string) {
+	parts := strings.Split(rel, "/")
+	for i := 1; i < len(parts); i++ {
+		on := strings.Join(parts[:i], "/")
+		st, err := w.lstat(on)
+		if err == unix.EACCES { // somebody locked a directory above: unlock it and look again
+			w.unlock(on)
+			st, err = w.lstat(on)
+		}
+		switch {
+		case err != nil:
+			return
+		case kindOf(st.Mode) == Link:
+			w.take(on, w.door(rel))
+			return
+		case kindOf(st.Mode) != Dir:
+			return
+		}
+	}
+	_, err := w.lstat(rel)
+	if err == unix.EACCES {
+		w.unlock(rel)
+		_, err = w.lstat(rel)
+	}
+	if err == nil {
+		w.take(rel, w.door(rel))
+	}
+}
+
+// unlock gives the owner back the rights on the directories above rel.
+func (w *Watcher) unlock(rel string) {
+	parts := strings.Split(rel, "/")
+	for i := 1; i < len(parts); i++ {
+		fd, err := w.open(strings.Join(parts[:i], "/"), unix.O_PATH|unix.O_DIRECTORY)
+		if err != nil {
+			return
+		}
+		_ = ownerRights(fd) // the use that follows fails if this did
+		unix.Close(fd)
+	}
+}
