@@ -124,7 +124,7 @@ type Env struct {
 	Set  map[string]string `yaml:"set,omitempty"`
 }
 
-// Limits bound the orchestrator itself. Zero means the default (DefaultLimits).
+// Limits bound the orchestrator itself. Zero means the default (WithDefaults).
 type Limits struct {
 	Pids   int  `yaml:"pids,omitempty"`
 	Memory Size `yaml:"memory,omitempty"`
@@ -148,12 +148,12 @@ type Sandbox struct {
 	Output  Size     `yaml:"output,omitempty"`
 	Tmp     Size     `yaml:"tmp,omitempty"`
 	Network Network  `yaml:"network,omitempty"`
-	Read    []string `yaml:"read,omitempty"`  // trees bound read-only in a command's view; default /usr and /opt
-	Share   []string `yaml:"share,omitempty"` // subpaths of the state visible (writable) to commands
-	Hide    []string `yaml:"hide,omitempty"`  // subpaths below Share that are empty in a command's view
+	Read    []string `yaml:"read,omitempty"`   // trees bound read-only in a command's view; default /usr and /opt
+	Share   []string `yaml:"share,omitempty"`  // subpaths of the state visible (writable) to commands
+	Hide    []string `yaml:"hide,omitempty"`   // subpaths below Share that are empty in a command's view
 	Freeze  []string `yaml:"freeze,omitempty"` // subpaths of Share in which a file is read-only to later commands once it is made
-	Env     Env      `yaml:"env,omitempty"`   // Pass: names (or NAME* prefixes) let through from the orchestrator; empty means all but Drop
-	Drop    []string `yaml:"drop,omitempty"`  // names (or NAME* prefixes) never passed to a command
+	Env     Env      `yaml:"env,omitempty"`    // Pass: names (or NAME* prefixes) let through from the orchestrator; empty means all but Drop
+	Drop    []string `yaml:"drop,omitempty"`   // names (or NAME* prefixes) never passed to a command
 }
 
 // Secrets names values that must not reach the orchestrator through a command's output.

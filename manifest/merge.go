@@ -1,0 +1,181 @@
+package manifest
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+)
+
+// Merge returns a manifest that allows what a or b allows, and protects what a or b protects: lists are united, of two
+// limits the larger counts, of two accesses the wider. What cannot be both (two contents of one file, two values of a
+// variable, two names) is an error that names the key; neither side is preferred in silence. The command, its
+// arguments and its profile are a's.
+func Merge(a, b *Manifest) (*Manifest, error) {
+	if a.Name != b.Name {
+		return nil, fmt.Errorf("merge: name: %s and %s are manifests of different programs", quote(a.Name), quote(b.Name))
+	}
+	x, y := a.Clone(), b.Clone()
+	m := &merger{}
+	m.list("exec", &x.Exec, y.Exec)
+	m.list("libraries", &x.Libraries, y.Libraries)
+	m.list("route", &x.Route, y.Route)
+	m.list("read", &x.Read, y.Read)
+	x.Memfd = x.Memfd || y.Memfd
+	m.state(&x.State, y.State)
+	m.workspace(&x.Workspace, y.Workspace)
+	m.list("connect", &x.Connect, y.Connect)
+	m.env("env", &x.Env, y.Env)
+	either(m, "shell", &x.Shell, y.Shell)
+	m.limits(x, y)
+	m.sandbox(&x.Sandbox, y.Sandbox)
+	m.list("secrets.env", &x.Secrets.Env, y.Secrets.Env)
+	either(m, "secrets.rules", &x.Secrets.Rules, y.Secrets.Rules)
+	m.list("integrity", &x.Integrity, y.Integrity)
+	x.Learned = mergeLearned(x.Learned, y.Learned)
+	if m.err == nil {
+		m.err = x.Validate()
+	}
+	if m.err != nil {
+		return nil, m.err
+	}
+	return x, nil
+}
+
+type merger struct{ err error }
+
+func (m *merger) conflict(key, a, b string) {
+	if m.err == nil {
+		m.err = fmt.Errorf("merge: %s: %s and %s cannot both hold", key, a, b)
+	}
+}
+
+// list unites two lists; entries about the same thing must say the same.
+func (m *merger) list(key string, a any, b any) {
+	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b)
+	for i := range y.Len() {
+		switch at := indexOf(x, y.Index(i)); {
+		case at < 0:
+			x.Set(reflect.Append(x, y.Index(i)))
+		case !x.Index(at).Equal(y.Index(i)):
+			m.conflict(key, inline(x.Index(at)), inline(y.Index(i)))
+		}
+	}
+}
+
+// either takes the value that was written; two must be equal.
+func either[T comparable](m *merger, key string, a *T, b T) {
+	var unset T
+	if *a == unset {
+		*a = b
+	}
+	if b != unset && *a != b {
+		m.conflict(key, inline(reflect.ValueOf(*a)), inline(reflect.ValueOf(b)))
+	}
+}
+
+func (m *merger) state(a **State, b *State) {
+	if *a == nil || b == nil {
+		if *a == nil {
+			*a = b
+		}
+		return
+	}
+	either(m, "state.path", &(*a).Path, b.Path)
+	m.list("state.seed", &(*a).Seed, b.Seed)
+	m.list("state.protect", &(*a).Protect, b.Protect)
+	m.list("state.diff", &(*a).Diff, b.Diff)
+}
+
+func (m *merger) workspace(a *Workspace, b Workspace) {
+	either(m, "workspace.path", &a.Path, b.Path)
+	if b.Orchestrator == AccessWrite || a.Orchestrator == "" {
+		a.Orchestrator = b.Orchestrator
+	}
+	// No set of protected names holds only if both say so: a missing key means the default set.
+	if b.Protect != ProtectNone && a.Protect == ProtectNone {
+		a.Protect = ProtectDefault
+	}
+	m.list("workspace.protect_extra", &a.ProtectExtra, b.ProtectExtra)
+}
+
+func (m *merger) env(key string, a *Env, b Env) {
+	m.list(key+".pass", &a.Pass, b.Pass)
+	for _, name := range sortedKeys(b.Set) {
+		value, both := a.Set[name]
+		if both && value != b.Set[name] {
+			m.conflict(key+".set."+name, quote(value), quote(b.Set[name]))
+		}
+		if a.Set == nil {
+			a.Set = map[string]string{}
+		}
+		a.Set[name] = b.Set[name]
+	}
+}
+
+// larger keeps zero ("the default") unless the other side wants more than the default is.
+func larger[T int | Size](a *T, b, byDefault T) {
+	switch {
+	case b == 0 && *a < byDefault:
+		*a = 0
+	case *a == 0 && b > byDefault, *a != 0 && b > *a:
+		*a = b
+	}
+}
+
+func (m *merger) limits(a, b *Manifest) {
+	d := new(Manifest).WithDefaults()
+	larger(&a.Limits.Pids, b.Limits.Pids, d.Limits.Pids)
+	larger(&a.Limits.Memory, b.Limits.Memory, d.Limits.Memory)
+	larger(&a.Limits.Tmp, b.Limits.Tmp, d.Limits.Tmp)
+	s, t := &a.Sandbox, &b.Sandbox
+	larger(&s.Pids, t.Pids, d.Sandbox.Pids)
+	larger(&s.Memory, t.Memory, d.Sandbox.Memory)
+	larger(&s.Output, t.Output, d.Sandbox.Output)
+	larger(&s.Tmp, t.Tmp, d.Sandbox.Tmp)
+	x, y := a.WithDefaults().Sandbox.Timeout, b.WithDefaults().Sandbox.Timeout
+	if x != TimeoutNone && (y == TimeoutNone || y > x) {
+		s.Timeout = t.Timeout
+	}
+}
+
+func (m *merger) sandbox(a *Sandbox, b Sandbox) {
+	if b.Network == NetworkSession || a.Network == "" {
+		a.Network = b.Network
+	}
+	// Not written means a default here, so uniting with nothing would narrow.
+	if len(a.Read) > 0 || len(b.Read) > 0 {
+		a.Read = (&Manifest{Sandbox: *a}).WithDefaults().Sandbox.Read
+		m.list("sandbox.read", &a.Read, (&Manifest{Sandbox: b}).WithDefaults().Sandbox.Read)
+	}
+	m.list("sandbox.share", &a.Share, b.Share)
+	m.list("sandbox.hide", &a.Hide, b.Hide)
+	m.list("sandbox.freeze", &a.Freeze, b.Freeze)
+	if len(a.Env.Pass) == 0 || len(b.Env.Pass) == 0 {
+		a.Env.Pass, b.Env.Pass = nil, nil
+	}
+	m.env("sandbox.env", &a.Env, b.Env)
+	m.list("sandbox.drop", &a.Drop, b.Drop)
+}
+
+func mergeLearned(a, b *Learned) *Learned {
+	if a == nil || b == nil {
+		if a == nil {
+			return b
+		}
+		return a
+	}
+	l := *a
+	if b.At.After(a.At) {
+		l = *b
+	}
+	l.Complete, l.Runs = a.Complete && b.Complete, a.Runs+b.Runs
+	l.At = later(a.At, b.At)
+	return &l
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

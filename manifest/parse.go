@@ -1,0 +1,89 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Parse reads one document. It is strict: every key is known and written once, every value has the type and unit the
+// key demands, and nothing follows the document. An error is an *Error and reads "name:line:column: key: found …,
+// expected …". Parse does not fill in defaults: see WithDefaults.
+func Parse(name string, data []byte) (*Manifest, error) {
+	m := new(Manifest)
+	if _, err := parse(name, data, m, m.Validate); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// parse decodes data into out and places the error of check, which sees only the decoded value.
+func parse(name string, data []byte, out any, check func() error) (*decoder, error) {
+	if err := checkText(name, data); err != nil {
+		return nil, err
+	}
+	root, err := readOne(name, data)
+	if err != nil {
+		return nil, err
+	}
+	d := &decoder{file: name, values: map[string]*yaml.Node{}, keys: map[string]*yaml.Node{}}
+	if err := d.value(root, reflect.ValueOf(out).Elem(), ""); err != nil {
+		return nil, err
+	}
+	var e *Error
+	if err := check(); errors.As(err, &e) {
+		return nil, d.place(e)
+	}
+	return d, nil
+}
+
+var (
+	yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+	// The YAML package counts lines from 0 for the complaints of its grammar, and from 1 for those of its scanner.
+	yamlGrammar = regexp.MustCompile(`^did not find expected (<|node content|key|'-'|',')|^found (undefined|duplicate|incompatible)`)
+	yamlAnchor  = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
+)
+
+// syntaxError places an error of the YAML package, which says a line at best.
+func syntaxError(name string, data []byte, err error) *Error {
+	e := &Error{File: name, Line: 1, Column: 1}
+	text := strings.ReplaceAll(yamlLine.ReplaceAllString(err.Error(), ""), "\n", " ")
+	if at := yamlLine.FindStringSubmatch(err.Error()); at != nil && at[1] != "" {
+		e.Line, _ = strconv.Atoi(at[1])
+		if yamlGrammar.MatchString(text) {
+			e.Line++
+		}
+	}
+	if anchor := yamlAnchor.FindStringSubmatch(text); anchor != nil {
+		before, _, _ := bytes.Cut(data, []byte("*"+anchor[1]))
+		e.Line = lines(before)
+	}
+	e.Line = min(e.Line, lines(data))
+	e.Text = "not YAML: " + text
+	return e
+}
+
+// readOne returns the mapping at the top of the only document in data.
+func readOne(name string, data []byte) (*yaml.Node, error) {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc, second yaml.Node
+	switch err := dec.Decode(&doc); {
+	case err == io.EOF:
+		return nil, &Error{File: name, Line: 1, Column: 1, Text: found("nothing", "a manifest")}
+	case err != nil:
+		return nil, syntaxError(name, data, err)
+	}
+	switch err := dec.Decode(&second); {
+	case err == nil:
+		return nil, &Error{File: name, Line: second.Line, Column: second.Column, Text: found("a second document", "one")}
+	case err != io.EOF:
+		return nil, syntaxError(name, data, err)
+	}
+	return doc.Content[0], nil
+}
