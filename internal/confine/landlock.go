@@ -63,6 +63,11 @@ func (l Landlock) Restrict() error {
 	if err != nil {
 		return fmt.Errorf("landlock: %w", err)
 	}
+	// Before the library, which would do it too: in a cgo build this one fails, and the library's way of reaching
+	// all threads there would add a rule for /proc that nobody asked for.
+	if err := NoNewPrivs(); err != nil {
+		return fmt.Errorf("landlock: %w", err)
+	}
 	if err := config.Restrict(rules...); err != nil {
 		return fmt.Errorf("landlock: restrict at ABI %d: %w", l.ABI, err)
 	}

@@ -1,0 +1,5 @@
+//go:build !cgo
+
+package kerneltest
+
+const builtWithCgo = false
