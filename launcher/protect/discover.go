@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
+	"strings"
 
 	"github.com/sharness/sharness/manifest"
 )
@@ -46,6 +48,7 @@ func Discover(root *os.File, opts Options) (*Set, error) {
 		}
 		b.protect("", extra)
 	}
+	slices.SortFunc(b.repos, func(a, b Repo) int { return strings.Compare(a.Rel, b.Rel) })
 	s := &Set{Repos: b.repos, Notes: b.notes}
 	s.Existing, s.Absent = collect(b.entries, b.absent)
 	return s, s.check()

@@ -1,0 +1,114 @@
+package protect
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sharness/sharness/manifest"
+)
+
+func modeOf(s *Set, rel string) string {
+	for _, e := range s.Existing {
+		if e.Rel == rel {
+			return string(e.Mode) + " " + string(e.Kind)
+		}
+	}
+	if slices.Contains(s.Absent, rel) {
+		return "absent"
+	}
+	return ""
+}
+
+func wantModes(t *testing.T, s *Set, want map[string]string) {
+	t.Helper()
+	for rel, mode := range want {
+		if got := modeOf(s, rel); got != mode {
+			t.Errorf("%s: got %q, want %q", rel, got, mode)
+		}
+	}
+}
+
+func TestDiscoverFindsEveryFileThatGitObeys(t *testing.T) {
+	root := workspace(t, repository)
+	s := discover(t, Options{Root: root})
+	wantModes(t, s, map[string]string{
+		".git": "pin dir", ".git/config": "ro file", ".git/hooks": "ro dir", ".git/commondir": "absent", ".git/config.worktree": "absent",
+		".git/modules": "pin dir", ".git/modules/sub": "pin dir", ".git/modules/sub/config": "ro file", ".git/modules/sub/hooks": "ro dir",
+		".git/worktrees/wt": "pin dir", ".git/worktrees/wt/gitdir": "ro file", ".git/worktrees/wt/commondir": "ro file",
+		".git/worktrees/wt/config.worktree": "absent", ".git/worktrees/wt/config": "",
+		"wt": "pin dir", "wt/.git": "ro file", "sub": "pin dir", "sub/.git": "ro file", ".gitmodules": "ro file",
+		".husky": "ro dir", ".husky/_": "", "team.gitconfig": "ro file",
+		".claude": "pin dir", ".claude/settings.json": "ro file", ".claude/settings.local.json": "absent", ".vscode": "absent",
+	})
+	var tops []string
+	for _, r := range s.Repos {
+		tops = append(tops, r.Rel+"→"+r.GitDir)
+	}
+	if want := []string{"→.git", "sub→.git/modules/sub", "wt→.git/worktrees/wt"}; !slices.Equal(tops, want) {
+		t.Errorf("repositories: got %q, want %q", tops, want)
+	}
+}
+
+func TestDiscoverPinsLinksAndProtectsTheirTargets(t *testing.T) {
+	root := workspace(t, `git init -q real && mkdir conf && echo '{}' > conf/mcp && ln -s conf/mcp .mcp.json && ln -s later/vscode .vscode
+ln -s real/.git .git && rm -r real/.git/hooks && mkdir hooks && ln -s ../../hooks real/.git/hooks && ln -s "$PWD/conf" .cursor && ln -s /etc .idea`)
+	s := discover(t, Options{Root: root})
+	wantModes(t, s, map[string]string{
+		".mcp.json": "pin link", "conf/mcp": "", "conf": "ro dir", ".cursor": "pin link", // the folder covers the file
+		".vscode": "pin link", "later/vscode": "absent",
+		".git": "pin link", "real": "pin dir", "real/.git": "pin dir", "real/.git/config": "ro file", "real/.git/hooks": "pin link", "hooks": "ro dir",
+		".idea": "pin link",
+	})
+}
+
+func TestDiscoverReportsARepositoryWhoseConfigurationIsOutside(t *testing.T) {
+	root := workspace(t, `git init -q -b main ../main && cd ../main && echo > a && git add a && git commit -q -m a && git worktree add -q ../ws/wt`)
+	s := discover(t, Options{Root: root})
+	wantModes(t, s, map[string]string{"wt/.git": "ro file"})
+	if len(s.Repos) != 1 || !s.Repos[0].Outside || len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "outside the workspace") {
+		t.Errorf("got repositories %+v and notes %q", s.Repos, s.Notes)
+	}
+}
+
+func TestDiscoverReachesTheWorkspaceByItsOtherNames(t *testing.T) {
+	root := workspace(t, `ln -s ws ../alias && git init -q . && mkdir h i && ln -s "$PWD/../alias/h" .husky
+git config core.hooksPath ../ws/h && git config include.path "$(cd .. && pwd)/alias/i/inc" && echo > i/inc`)
+	s := discover(t, Options{Root: root})
+	wantModes(t, s, map[string]string{"h": "ro dir", "i/inc": "ro file", ".husky": "pin link"})
+}
+
+func TestDiscoverHangsOnNothing(t *testing.T) {
+	root := workspace(t, `mkdir .git && mkfifo .git/config .mcp.json && ln -s .vscode .vscode && ln -s b a && ln -s a b && mkdir sub && mkfifo sub/.git`)
+	s := discover(t, Options{Root: root, Extra: []string{"a"}})
+	wantModes(t, s, map[string]string{".git/config": "ro file", ".mcp.json": "ro file", "sub/.git": "ro file", "a": "pin link"})
+}
+
+func TestDiscoverNeverMakesAWholeRepositoryReadOnly(t *testing.T) {
+	root := workspace(t, `git init -q . && git config core.hooksPath .`)
+	s := discover(t, Options{Root: root})
+	wantModes(t, s, map[string]string{".git": "pin dir", ".git/config": "ro file"})
+	if len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "not made read-only") {
+		t.Errorf("notes: got %q", s.Notes)
+	}
+}
+
+func TestDiscoverProtectNoneLeavesOnlyExtra(t *testing.T) {
+	root := workspace(t, repository+"\nmkdir deploy && echo > deploy/key")
+	s := discover(t, Options{Root: root, Protect: manifest.ProtectNone, Extra: []string{"deploy/key", "deploy/new"}})
+	if len(s.Existing) != 2 || len(s.Absent) != 1 || len(s.Repos) != 0 {
+		t.Errorf("got %+v", s)
+	}
+	wantModes(t, s, map[string]string{"deploy": "pin dir", "deploy/key": "ro file", "deploy/new": "absent"})
+}
+
+func TestDiscoverSearchIsBounded(t *testing.T) {
+	root := workspace(t, `mkdir -p 1/2/3/4/5/6/7 1/node_modules/x && git init -q 1/2/3/4/5/6/7 && git init -q 1/2/3/4/5/6 && git init -q 1/node_modules/x`)
+	s := discover(t, Options{Root: root})
+	if len(s.Repos) != 1 || s.Repos[0].Rel != "1/2/3/4/5/6" {
+		t.Errorf("repositories: got %+v, want the one at depth 6", s.Repos)
+	}
+	if len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "met its bound") {
+		t.Errorf("notes: got %q", s.Notes)
+	}
+}
