@@ -16,12 +16,13 @@ import (
 // keys, and says neither column nor key path.
 type decoder struct {
 	file   string
+	last   int                   // the last line: an empty document may be placed behind it
 	values map[string]*yaml.Node // by key path
 	keys   map[string]*yaml.Node // the key of a mapping entry, by the path of its value
 }
 
 func (d *decoder) errorf(n *yaml.Node, key, format string, args ...any) *Error {
-	return &Error{File: d.file, Line: max(n.Line, 1), Column: max(n.Column, 1), Key: key, Text: fmt.Sprintf(format, args...)}
+	return &Error{File: d.file, Line: min(max(n.Line, 1), d.last), Column: max(n.Column, 1), Key: key, Text: fmt.Sprintf(format, args...)}
 }
 
 // place gives e the position of its key, or of the nearest enclosing key that was written.

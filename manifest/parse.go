@@ -32,7 +32,7 @@ func parse(name string, data []byte, out any, check func() error) (*decoder, err
 	if err != nil {
 		return nil, err
 	}
-	d := &decoder{file: name, values: map[string]*yaml.Node{}, keys: map[string]*yaml.Node{}}
+	d := &decoder{file: name, last: lines(data), values: map[string]*yaml.Node{}, keys: map[string]*yaml.Node{}}
 	if err := d.value(root, reflect.ValueOf(out).Elem(), ""); err != nil {
 		return nil, err
 	}

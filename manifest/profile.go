@@ -61,11 +61,12 @@ func ParseFragment(name string, data []byte) (*Fragment, error) {
 
 func (f *Fragment) validate() error {
 	c := &checker{state: f.Manifest.State != nil}
-	for key, written := range map[string]bool{
-		"command": f.Manifest.Command != nil, "exec": f.Manifest.Exec != nil, "libraries": f.Manifest.Libraries != nil, "learned": f.Manifest.Learned != nil,
-	} {
-		if written {
-			c.fail(key, found("a key that the host fills in", "a profile without it"))
+	for _, host := range []struct {
+		key     string
+		written bool
+	}{{"command", f.Manifest.Command != nil}, {"exec", f.Manifest.Exec != nil}, {"libraries", f.Manifest.Libraries != nil}, {"learned", f.Manifest.Learned != nil}} {
+		if host.written {
+			c.fail(host.key, found("a key that the host fills in", "a profile without it"))
 		}
 	}
 	for i, p := range f.Native {

@@ -85,6 +85,10 @@ func (c *checker) subpath(key, p string) {
 	default:
 		c.pathText(key, p)
 	}
+	// Each session has a uid of its own, and programs name folders by it. Other placeholders are absolute paths.
+	if _, err := Expand(p, map[string]string{"uid": ""}); err != nil {
+		c.fail(key, err.Error())
+	}
 }
 
 func (c *checker) subpaths(key string, list []string) {
