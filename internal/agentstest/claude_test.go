@@ -51,7 +51,7 @@ func TestClaudeWorksInItsDomain(t *testing.T) {
 		11: one("mcp__who__whoami", nil),
 		12: bash("echo grep=$(grep -c bet ../a.txt) git=$(git log --oneline | wc -l); find . -name '*.txt'"),
 		13: bash("seq 1 50000"),
-		14: bash("env; kill -TERM $$"),
+		14: bash("env; bash -c 'kill -TERM $$'"),
 	}}, map[string]string{
 		"server.js": mcpServer,
 		"mcp.json":  `{"mcpServers":{"who":{"command":"node","args":["server.js"]}}}`,
@@ -78,7 +78,7 @@ func TestClaudeWorksInItsDomain(t *testing.T) {
 	r.wantCommandUID(11, 0)
 	r.want(12, 0, "grep=1 git=1", "./by-command.txt")
 	r.want(13, 0, "Output too large", "tool-results")
-	r.want(14, 0, "CLAUDECODE=1", "143")
+	r.want(14, 0, "Exit code 143", "CLAUDECODE=1")
 	r.wantFile("new.txt", "hello\n")
 	r.wantFile("a.txt", "beta\n")
 	r.wantFile("sub/by-command.txt", "made\n")
