@@ -37,7 +37,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	const work = confine.AccessRead | confine.AccessWrite | confine.AccessSpecial // special: moving a FIFO needs the right to make one
+	const work = confine.AccessRead | confine.AccessWrite
 	err = confine.Self(confine.Drop{
 		Keep: []int{controlFD, eventsFD, workspaceFD, setFD, quarantineFD},
 		Landlock: confine.Landlock{ABI: cfg.LandlockABI, FS: true, Net: cfg.LandlockABI >= 4, Scoped: cfg.LandlockABI >= 6,

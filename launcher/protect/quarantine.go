@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,15 +24,58 @@ var errNotKept = errors.New("not kept: the quarantine is full, or it could not b
 
 // quarantine is a directory of the user outside the workspace.
 type quarantine struct {
+	fd      int
+	n       int // names used
+	bytes   int64
+	pending []pendingCopy
+}
+
+// pendingCopy is a file that has no name any more and is copied when its writer had the time to write it: the name was
+// taken at its creation, and may well have been the user's editor at work.
+type pendingCopy struct {
 	fd    int
-	n     int // names used
-	bytes int64
+	label string
+	since time.Time
+}
+
+// copyAfter is long for a writer and short for a person who looks for the file. maxPending bounds descriptors.
+const (
+	copyAfter  = time.Second
+	maxPending = 64
+)
+
+func (q *quarantine) delay(fd int, label string) {
+	if len(q.pending) == maxPending {
+		q.settle(q.pending[0].since)
+	}
+	q.pending = append(q.pending, pendingCopy{fd, label, time.Now()})
+}
+
+// settle copies what was taken until then. A copy that fails leaves what the event says is kept empty or cut.
+func (q *quarantine) settle(until time.Time) {
+	for len(q.pending) > 0 && !q.pending[0].since.After(until) {
+		p := q.pending[0]
+		q.pending = q.pending[1:]
+		_ = q.copyOpen(p.fd, q.fd, p.label)
+	}
 }
 
 // take moves name out of the directory dir; what it is does not matter, and nothing is followed. label says how it is
 // called in the quarantine. errNotKept: it is gone, without a copy. unix.ENOENT: somebody was faster.
 func (q *quarantine) take(dir int, name, hint string) (label string, err error) {
 	label = fmt.Sprintf("%04d-%s", q.n, safeName(hint))
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return "", err
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG, unix.S_IFDIR, unix.S_IFLNK:
+	default: // a FIFO, a socket or a whiteout has no content, and moving one needs more rights than removing it
+		if err := unix.Unlinkat(dir, name, 0); err != nil {
+			return "", err
+		}
+		return "", errNotKept
+	}
 	if q.n < maxKept {
 		err = unix.Renameat2(dir, name, q.fd, label, unix.RENAME_NOREPLACE)
 		if err == nil {
@@ -98,16 +142,10 @@ func (q *quarantine) takeCopy(dir int, name, label string) error {
 		if fd < 0 {
 			return errNotKept
 		}
-		return q.copyOpen(fd, q.fd, label)
+		q.delay(fd, label)
+		return nil
 	}
-	return orNotKept(unix.Unlinkat(dir, name, 0)) // a FIFO, a socket or a whiteout has no content
-}
-
-func orNotKept(err error) error {
-	if err == nil {
-		return errNotKept
-	}
-	return err
+	return unix.EINVAL // it became something else meanwhile
 }
 
 func closeFD(fd int) {

@@ -22,6 +22,7 @@ const (
 // nodes) and what the user should know of (repositories).
 func (w *Watcher) sweep() {
 	w.everything()
+	w.q.settle(time.Now())
 	cut := walk(w.tree, bounds{depth: sweepDepth, dirs: sweepDirs, deadline: time.Now().Add(sweepTime)}, w.sweepDir)
 	if cut {
 		w.failed++
@@ -32,7 +33,7 @@ func (w *Watcher) sweep() {
 }
 
 func (w *Watcher) sweepDir(fd int, dir string, list []dirent) {
-	if has(list, ".git") || (isBare(list) && !w.inGitDir(dir)) {
+	if has(list, ".git") || (isBare(list) && !strings.Contains("/"+dir+"/", "/.git/")) {
 		w.newRepo(dir, list)
 	}
 	for _, e := range list {
@@ -74,7 +75,7 @@ func (w *Watcher) inGitDir(dir string) bool {
 			return true
 		}
 	}
-	return w.gitDirs[""] || strings.HasSuffix(dir, "/.git")
+	return w.gitDirs[""]
 }
 
 // stripSetID removes set-id bits from a file made or changed in the session. On disk it belongs to the user, so that a

@@ -115,6 +115,10 @@ func (w *Watcher) Run() error {
 		if w.missed > 0 {
 			timeout = 250 // milliseconds: names in directories without a watch
 		}
+		if len(w.q.pending) > 0 {
+			timeout = 250
+			w.q.settle(time.Now().Add(-copyAfter))
+		}
 		n, err := unix.Poll(fds, timeout)
 		if err == unix.EINTR {
 			continue
@@ -122,7 +126,7 @@ func (w *Watcher) Run() error {
 		if err != nil {
 			return fmt.Errorf("watcher: poll: %w", err)
 		}
-		if n == 0 {
+		if n == 0 && w.missed > 0 {
 			w.everything()
 		}
 		if fds[0].Revents != 0 {
