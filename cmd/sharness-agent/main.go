@@ -1,0 +1,81 @@
+// Command sharness-agent is the process that holds the event sinks. The supervisor starts it with a uid of its own, the
+// receiving ends of the producers' sockets and the opened sinks; it gives up everything else before it reads a byte.
+// People do not start it.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/sharness/sharness/event"
+	"github.com/sharness/sharness/event/sink"
+	"github.com/sharness/sharness/internal/confine"
+)
+
+// configFD is the memfd with a Config; the descriptors it names come before and after it (sink.Arrange).
+const configFD = 5
+
+// maxConfig bounds the configuration; a compiled filter is the largest part of it.
+const maxConfig = 1 << 20
+
+// Config is what the supervisor hands over.
+type Config struct {
+	sink.Config
+	Fold    event.FoldOptions `json:"fold"`
+	Confine confine.Drop      `json:"confine"` // Keep is filled in here
+}
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintf(os.Stderr, "sharness-agent: %v\n", err)
+		os.Exit(125)
+	}
+}
+
+func run() error {
+	config, err := readConfig()
+	if err != nil {
+		return err
+	}
+	// A terminal's Ctrl-C reaches the whole group; the log ends when the supervisor says so, or when all producers end.
+	signal.Ignore(syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	collector, err := sink.New(config.Config, config.Fold)
+	if err != nil {
+		return err
+	}
+	time.Now().Zone() // reads /etc/localtime, which no longer exists for us in a moment
+	config.Confine.Keep = config.FDs()
+	if err := confine.Self(config.Confine); err != nil {
+		return err
+	}
+	return collector.Run(ctx)
+}
+
+// readConfig reads strictly and closes the descriptor.
+func readConfig() (Config, error) {
+	var c Config
+	f := os.NewFile(configFD, "config")
+	defer f.Close()
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxConfig+1))
+	if err != nil {
+		return c, fmt.Errorf("read config: %w", err)
+	}
+	if len(b) > maxConfig {
+		return c, fmt.Errorf("read config: over %d bytes", maxConfig)
+	}
+	dec := json.NewDecoder(bytes.NewReader(b))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&c); err != nil {
+		return c, fmt.Errorf("read config: %w", err)
+	}
+	return c, nil
+}
