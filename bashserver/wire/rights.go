@@ -33,7 +33,7 @@ func RecvRights(c *net.UnixConn, b []byte, max int) (n int, fds []int, err error
 	// that sends some where none belong is seen and not just cut off.
 	oob := make([]byte, unix.CmsgLen(4*(max+1)))
 	n, oobn, flags, _, err := c.ReadMsgUnix(b, oob) // sets MSG_CMSG_CLOEXEC
-	if errors.Is(err, io.EOF) { // net wraps it here, and callers compare
+	if errors.Is(err, io.EOF) {                     // net wraps it here, and callers compare
 		return 0, nil, io.EOF
 	}
 	if err != nil {

@@ -1,0 +1,63 @@
+package bashserver
+
+import (
+	"time"
+
+	"github.com/sharness/sharness/bashserver/wire"
+	"github.com/sharness/sharness/event"
+)
+
+// announce reports that a command runs.
+func (j *job) announce() {
+	if j.p.routed {
+		j.c.s.events.send(event.Event{Type: event.ExecRouted, Command: &event.Command{ID: j.number}, Target: j.target})
+	}
+	j.c.s.events.send(event.Event{Type: event.CommandStart, Command: &event.Command{ID: j.number}, Target: j.target, Data: j.logged})
+}
+
+// closing reports how a command ended and returns how many secrets were redacted.
+func (j *job) closing(r wire.Record, took time.Duration) uint64 {
+	counts := make([]uint64, len(j.c.s.cfg.Secrets))
+	var sum uint64
+	for _, o := range j.out {
+		for i, n := range o.filter.Counts {
+			counts[i] += n
+			sum += n
+		}
+	}
+	for i, n := range counts {
+		if n > 0 {
+			j.c.s.events.send(event.Event{Type: event.SecretRedacted, Command: &event.Command{ID: j.number}, Count: n,
+				Data: map[string]any{"name": j.c.s.cfg.Secrets[i].Name}})
+		}
+	}
+	limits := limitNames(j.limits)
+	for _, l := range limits {
+		j.c.s.events.send(event.Event{Type: event.LimitHit, Command: &event.Command{ID: j.number}, Data: map[string]any{"limit": l}})
+	}
+	e := &event.Command{ID: j.number, DurationMS: took.Milliseconds(), LimitsHit: limits, Redactions: sum}
+	if r.A == uint64(wire.KindSignal) {
+		e.Signal = int(r.B)
+	} else {
+		code := int(r.B)
+		e.ExitCode = &code
+	}
+	j.c.s.events.send(event.Event{Type: event.CommandEnd, Command: e})
+	return sum
+}
+
+func limitNames(bits uint64) []string {
+	var names []string
+	for _, l := range []struct {
+		bit  uint64
+		name string
+	}{{wire.LimitPids, "pids"}, {wire.LimitMemory, "memory"}, {wire.LimitTimeout, "timeout"}, {wire.LimitOutput, "output"}} {
+		if bits&l.bit != 0 {
+			names = append(names, l.name)
+		}
+	}
+	return names
+}
+
+// cut bounds a path in an event.
+func cut(s string) string { return s[:min(len(s), 1024)] }

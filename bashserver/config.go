@@ -1,0 +1,117 @@
+package bashserver
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// Config is everything bashd is told, as JSON in a memfd. Zero values of the limits mean the defaults.
+type Config struct {
+	Session       string   `json:"session"`
+	ClientPath    string   `json:"client_path"` // where the client lies in the orchestrator's view; stands for the shell
+	Routes        []string `json:"routes"`      // further paths that are the client there and the real program in a command's view
+	ShellPath     string   `json:"shell_path"`
+	Home          string   `json:"home"`           // HOME of a command
+	WorkspaceRoot string   `json:"workspace_root"` // a command's working directory lies in it
+	Env           Env      `json:"env"`
+	Secrets       []Secret `json:"secrets"`
+
+	OutputLimit     int64         `json:"output_limit"` // bytes of stdout and stderr together
+	MaxCommands     int           `json:"max_commands"`
+	MaxConns        int           `json:"max_conns"`
+	MaxConnsPerPeer int           `json:"max_conns_per_peer"` // of one process
+	RequestTimeout  time.Duration `json:"request_timeout"`    // nanoseconds from connect to Start
+
+	LandlockABI int    `json:"landlock_abi"`
+	Seccomp     []byte `json:"seccomp"`
+}
+
+// Env says which of a client's variables reach a command.
+type Env struct {
+	Pass []string          `json:"pass"` // names, or prefixes that end in *; empty means all
+	Drop []string          `json:"drop"` // wins over Pass
+	Set  map[string]string `json:"set"`  // wins over everything
+}
+
+// Secret is a value that must not leave in a command's output. Name goes into the mark that replaces it.
+type Secret struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+// Defaults and bounds of Config.
+const (
+	DefaultOutputLimit    = 64 << 20
+	DefaultMaxCommands    = 64
+	DefaultRequestTimeout = 10 * time.Second
+	DefaultClientPath     = "/run/sharness/bin/sharness-bash"
+	DefaultShellPath      = "/usr/bin/bash"
+	DefaultHome           = "/home/agent"
+
+	minSecret    = 4   // shorter values would turn ordinary output into marks
+	maxSecrets   = 256 // with maxSecretSum: the matcher costs about 24 bytes for each byte of a value
+	maxSecretSum = 256 << 10
+	maxConfig    = 4 << 20
+)
+
+// ReadConfig reads the JSON of a Config strictly and gives it its defaults.
+func ReadConfig(f *os.File) (Config, error) {
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, maxConfig+1))
+	if err != nil {
+		return Config{}, fmt.Errorf("read config: %w", err)
+	}
+	if len(b) > maxConfig {
+		return Config{}, fmt.Errorf("read config: more than %d bytes", maxConfig)
+	}
+	var c Config
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return Config{}, fmt.Errorf("read config: %w", err)
+	}
+	return c, c.complete()
+}
+
+// complete fills in the defaults and refuses what cannot be served.
+func (c *Config) complete() error {
+	or(&c.ClientPath, DefaultClientPath)
+	or(&c.ShellPath, DefaultShellPath)
+	or(&c.Home, DefaultHome)
+	or(&c.OutputLimit, DefaultOutputLimit)
+	or(&c.MaxCommands, DefaultMaxCommands)
+	or(&c.MaxConns, 2*c.MaxCommands)
+	or(&c.MaxConnsPerPeer, c.MaxCommands)
+	or(&c.RequestTimeout, DefaultRequestTimeout)
+	if c.OutputLimit < 0 || c.MaxCommands < 0 || c.MaxConns < 0 || c.MaxConnsPerPeer < 0 || c.RequestTimeout < 0 {
+		return errors.New("config: a limit is negative")
+	}
+	for _, p := range append([]string{c.ClientPath, c.ShellPath, c.Home, c.WorkspaceRoot}, c.Routes...) {
+		if !strings.HasPrefix(p, "/") {
+			return fmt.Errorf("config: path %q is not absolute", p)
+		}
+	}
+	sum := 0
+	for _, s := range c.Secrets {
+		if len(s.Value) < minSecret {
+			return fmt.Errorf("config: the value of secret %s is shorter than %d bytes: it cannot be redacted", s.Name, minSecret)
+		}
+		sum += len(s.Value)
+	}
+	if len(c.Secrets) > maxSecrets || sum > maxSecretSum {
+		return fmt.Errorf("config: more than %d secrets or %d bytes of them", maxSecrets, maxSecretSum)
+	}
+	return nil
+}
+
+func or[T comparable](v *T, def T) {
+	var zero T
+	if *v == zero {
+		*v = def
+	}
+}

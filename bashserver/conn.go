@@ -1,0 +1,149 @@
+package bashserver
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sharness/sharness/bashserver/wire"
+)
+
+// conn is one client from connect to the last byte.
+type conn struct {
+	s       *Server
+	id      uint64
+	peer    int32 // pid
+	frames  *wire.FrameConn
+	records chan message  // of the supervisor, for this connection
+	signals chan int      // of the client
+	ending  chan struct{} // closed when the command has ended: from then on signals only stop the copying
+	quit    chan struct{} // closed by cancel when the client is gone
+	cancel  func()
+	busy    sync.WaitGroup // goroutines of this connection
+}
+
+type message struct {
+	wire.Record
+	fds []int
+}
+
+// answerTime is how long a client may take to read its one answer.
+const answerTime = 5 * time.Second
+
+func (c *conn) serve() {
+	defer func() {
+		c.frames.Close()
+		c.s.ctl.Send(wire.Record{Type: wire.RecDone, ID: c.id}) // fails only when the session is over
+		c.busy.Wait()
+		c.s.forget(c)
+	}()
+	answer, err := c.command()
+	var no *refusal
+	switch {
+	case err == nil:
+	case errors.As(err, &no):
+		answer = wire.ErrorFrame(no.status, no.text)
+	case errors.Is(err, wire.ErrProtocol):
+		answer = wire.ErrorFrame(statusNotRun, err.Error())
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		answer = wire.ErrorFrame(statusNotRun, fmt.Sprintf("the request took longer than %v", c.s.cfg.RequestTimeout))
+	default: // the client is gone
+		return
+	}
+	c.frames.Conn.SetWriteDeadline(time.Now().Add(answerTime))
+	c.frames.WriteFrame(answer)
+}
+
+// command reads a request and runs it, and returns the frame that says how it ended.
+func (c *conn) command() (wire.Frame, error) {
+	q, size, err := c.request()
+	defer func() { c.s.pending.Add(int64(-size)) }()
+	if err != nil {
+		return wire.Frame{}, err
+	}
+	p, err := c.s.cfg.program(q)
+	if err != nil {
+		return wire.Frame{}, err
+	}
+	cwd := path.Clean(q.Cwd)
+	if root := path.Clean(c.s.cfg.WorkspaceRoot); !inside(root, cwd) {
+		return wire.Frame{}, &refusal{statusNotRun, fmt.Sprintf("working directory %.256q is outside the workspace %.256q", cwd, root)}
+	}
+	select {
+	case c.s.commands <- struct{}{}:
+		defer func() { <-c.s.commands }()
+	default:
+		return wire.Frame{}, &refusal{statusNotRun, fmt.Sprintf("the bash-server is busy: %d commands are running", c.s.cfg.MaxCommands)}
+	}
+	j, err := c.prepare(p)
+	if err != nil {
+		return wire.Frame{}, &refusal{statusNotRun, err.Error()}
+	}
+	defer j.close()
+	cmd := wire.Command{Path: p.path, Argv: p.argv, Env: c.s.cfg.environment(q.Env, cwd), Cwd: cwd}
+	if err := j.start(cmd, q.Execfn); err != nil {
+		return wire.Frame{}, &refusal{statusNotRun, err.Error()}
+	}
+	c.s.pending.Add(int64(-size)) // the request lies in the memfd now
+	q, cmd, size = wire.Request{}, wire.Command{}, 0
+	return j.wait()
+}
+
+// request reads until Start. Size is what the request has reserved, also beside an error.
+func (c *conn) request() (q wire.Request, size int, err error) {
+	c.frames.Conn.SetDeadline(time.Now().Add(c.s.cfg.RequestTimeout))
+	var a wire.Assembler
+	for done := false; !done; {
+		f, err := c.frames.ReadFrame()
+		if err != nil {
+			return q, size, err
+		}
+		if !c.s.reserve(len(f.Payload)) {
+			return q, size, &refusal{statusNotRun, "the bash-server is busy: too many large requests"}
+		}
+		size += len(f.Payload)
+		if done, err = a.Add(f); err != nil {
+			return q, size, err
+		}
+	}
+	c.frames.Conn.SetDeadline(time.Time{})
+	return a.Request(), size, nil
+}
+
+// signalRate bounds what one client can make the supervisor do.
+const (
+	signalBurst = 32
+	signalPause = 10 * time.Millisecond
+)
+
+// listen takes what a client may send while its command runs: signals. Anything else ends the connection, and with it
+// the command. It returns when the connection is closed by either side.
+func (c *conn) listen() {
+	defer c.cancel()
+	for n := 0; ; n++ {
+		f, err := c.frames.ReadFrame()
+		if err != nil {
+			return
+		}
+		sig, err := wire.DecodeSignal(f)
+		if err != nil {
+			return
+		}
+		if n >= signalBurst {
+			time.Sleep(signalPause) // not synchronisation: this is the price of another signal
+		}
+		select {
+		case c.signals <- sig:
+		case <-c.ending:
+			// The command is gone, its last output waits for a reader. Who interrupts now does not want it.
+			if s := unix.Signal(sig); s == unix.SIGINT || s == unix.SIGTERM || s == unix.SIGHUP || s == unix.SIGQUIT {
+				c.cancel()
+			}
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package bashserver
+
+import (
+	"encoding/json"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sharness/sharness/event"
+)
+
+// reporter sends events to the process that writes them. It never waits: what finds no room is counted, and the count
+// goes out before the next event that does.
+type reporter struct {
+	f    *os.File
+	mu   sync.Mutex
+	lost uint64
+}
+
+func (r *reporter) send(e event.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lost > 0 && r.datagram(event.Event{Type: event.EventsLost, Count: r.lost, Detail: "the bash-server's events came faster than they were written"}) {
+		r.lost = 0
+	}
+	if !r.datagram(e) {
+		r.lost++
+	}
+}
+
+func (r *reporter) datagram(e event.Event) bool {
+	e.Schema, e.Time = event.Schema, time.Now().UTC()
+	b, err := json.Marshal(e)
+	if err != nil || len(b) > event.MaxBytes {
+		return false
+	}
+	_, err = unix.SendmsgN(int(r.f.Fd()), b, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	return err == nil
+}
+
+// maxLogged is how many bytes of a command line go into an event; escaped they may be six times longer.
+const maxLogged = 4 << 10
+
+// logged gives a command line as it may be written down: without secrets, and cut.
+func (s *Server) logged(argv []string) []string {
+	left := maxLogged
+	var out []string
+	for _, a := range argv {
+		b := appender(nil)
+		f := newFilter(&b, s.matcher)
+		f.Write([]byte(a)) // whole: a cut could go through a secret
+		f.Close()
+		if len(b) > left {
+			return append(out, string(b[:left])+"…")
+		}
+		left -= len(b) + 1
+		out = append(out, string(b))
+		if left <= 0 {
+			break
+		}
+	}
+	return out
+}
+
+// appender is a writer into memory.
+type appender []byte
+
+func (a *appender) Write(b []byte) (int, error) {
+	*a = append(*a, b...)
+	return len(b), nil
+}

@@ -1,0 +1,365 @@
+package bashserver
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sharness/sharness/bashserver/wire"
+	"github.com/sharness/sharness/event"
+)
+
+// job is one command: its client's descriptors on one side, its own pipes on the other.
+type job struct {
+	c      *conn
+	p      program
+	client [3]*clientFD
+	tty    *terminal // nil without one
+	master *os.File  // of the command's terminal
+	in     *input
+	out    []*output // stdout, stderr; one where both are one
+	sinks  []*sink   // beside out
+	theirs []*os.File
+	budget *budget
+	ended  atomic.Bool
+	number uint64 // the supervisor's, once started
+	target *event.Target
+	logged map[string]any
+	notes  sync.WaitGroup
+	killed wire.Reason
+	limits uint64
+	begun  time.Time
+	over   chan struct{} // closed when the output limit is reached
+}
+
+// prepare checks what the client sent and makes the pipes.
+func (c *conn) prepare(p program) (*job, error) {
+	j := &job{c: c, p: p, over: make(chan struct{})}
+	j.budget = &budget{over: func() { close(j.over) }}
+	j.budget.left.Store(c.s.cfg.OutputLimit)
+	for i, fd := range c.frames.TakeFDs() {
+		var err error
+		if j.client[i], err = newClientFD(fd, i, c.s.poll); err != nil {
+			unix.Close(fd)
+			j.close()
+			return nil, err
+		}
+	}
+	if !p.json && j.client[0].terminal() && j.client[1].terminal() && j.client[2].terminal() {
+		j.sinks = []*sink{j.sink(1)}
+		j.begun = time.Now()
+		return j, nil // its pipe is the master that comes with RecStarted
+	}
+	if err := j.pipes(); err != nil {
+		j.close()
+		return nil, err
+	}
+	return j, nil
+}
+
+func (j *job) sink(i int) *sink {
+	if j.p.json {
+		return &sink{quit: j.c.quit}
+	}
+	return &sink{to: j.client[i], quit: j.c.quit}
+}
+
+func (j *job) wantsTerminal() bool { return len(j.theirs) == 0 }
+
+// pipes makes the three pipes of a command without a terminal.
+func (j *job) pipes() error {
+	ours, theirs, err := pipe(false)
+	if err != nil {
+		return err
+	}
+	j.theirs = append(j.theirs, theirs)
+	j.in = &input{src: j.client[0], dst: ours, start: -1}
+	if j.client[0].regular() {
+		fd, err := unix.FcntlInt(theirs.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+		if err != nil {
+			return fmt.Errorf("fcntl: %w", err)
+		}
+		j.in.peek = os.NewFile(uintptr(fd), "pipe")
+		if at, err := unix.Seek(j.client[0].fd, 0, unix.SEEK_CUR); err == nil {
+			j.in.start = at
+		}
+	}
+	for i := 1; i < 3; i++ {
+		if i == 2 && !j.p.json && j.client[1].same(j.client[2]) {
+			j.theirs = append(j.theirs, j.theirs[1])
+			break
+		}
+		ours, theirs, err := pipe(true)
+		if err != nil {
+			return err
+		}
+		j.theirs = append(j.theirs, theirs)
+		j.addOutput(ours, j.sink(i))
+	}
+	return nil
+}
+
+func (j *job) addOutput(pipe *os.File, to *sink) {
+	if len(j.sinks) == len(j.out) {
+		j.sinks = append(j.sinks, to)
+	}
+	j.out = append(j.out, &output{pipe: pipe, filter: newFilter(to, j.c.s.matcher), budget: j.budget, ended: &j.ended,
+		done: make(chan struct{})})
+}
+
+// start hands the command to the supervisor.
+func (j *job) start(cmd wire.Command, execfn string) error {
+	mem, err := wire.SealCommand(cmd)
+	if err != nil {
+		return err
+	}
+	defer mem.Close()
+	r := wire.Record{Type: wire.RecStart, ID: j.c.id}
+	fds := []int{int(mem.Fd())}
+	if j.wantsTerminal() {
+		r.A |= wire.FlagTerminal
+	}
+	if j.p.routed && !isShell(j.p.path) {
+		r.A |= wire.FlagNoTimeout
+	}
+	for _, f := range j.theirs {
+		fds = append(fds, int(f.Fd()))
+	}
+	j.begun = time.Now()
+	if err := j.c.s.ctl.Send(r, fds...); err != nil {
+		return fmt.Errorf("the supervisor cannot be reached: %w", err)
+	}
+	for i, f := range j.theirs { // ours would keep the pipes from ending
+		if i == 0 || f != j.theirs[i-1] {
+			f.Close()
+		}
+	}
+	j.target = &event.Target{Asked: cut(execfn), Resolved: cmd.Path, Source: "request"}
+	j.logged = map[string]any{"argv": j.c.s.logged(cmd.Argv), "cwd": cut(cmd.Cwd)}
+	return nil
+}
+
+// wait goes through the life of a command and returns how it ended.
+func (j *job) wait() (wire.Frame, error) {
+	j.c.busy.Go(j.c.listen)
+	gone, over := j.c.quit, j.over
+	started := false
+	var early []int // signals that came before there was anything to signal
+	for {
+		select {
+		case m := <-j.c.records:
+			switch {
+			case m.Type == wire.RecStarted && !started:
+				if err := j.started(m); err != nil {
+					j.kill(wire.ReasonInternal)
+				}
+				started = true
+				for _, sig := range early {
+					j.signal(sig)
+				}
+			case m.Type == wire.RecRefused && !started:
+				return wire.Frame{}, j.refused(wire.Reason(m.A))
+			case m.Type == wire.RecEnded && started:
+				return j.finish(m.Record)
+			case m.Type == wire.RecHint && started:
+				if text := hints[wire.Hint(m.A)]; text != "" {
+					j.notes.Go(func() { j.note(text) }) // may wait for the client, which must not make us deaf
+				}
+			default:
+				wire.CloseAll(m.fds)
+			}
+		case sig := <-j.c.signals:
+			if started {
+				j.signal(sig)
+			} else if len(early) < signalBurst {
+				early = append(early, sig)
+			}
+		case <-gone:
+			gone = nil
+			j.kill(wire.ReasonClientGone)
+		case <-over:
+			over = nil
+			j.limits |= wire.LimitOutput
+			j.kill(wire.ReasonOutputLimit)
+		}
+	}
+}
+
+// started begins to copy.
+func (j *job) started(m message) error {
+	j.number = m.A
+	j.announce()
+	if j.wantsTerminal() {
+		if len(m.fds) != 1 {
+			return errors.New("no terminal came")
+		}
+		if err := unix.SetNonblock(m.fds[0], true); err != nil {
+			wire.CloseAll(m.fds)
+			return err
+		}
+		j.master = os.NewFile(uintptr(m.fds[0]), "terminal")
+		j.addOutput(j.master, j.sinks[0])
+		j.in = &input{src: j.client[0], dst: j.master, tty: true}
+		copySize(j.client[0].fd, j.master)
+		j.raw()
+	} else {
+		wire.CloseAll(m.fds)
+	}
+	for _, o := range j.out {
+		go o.copy()
+	}
+	if j.client[0].null() { // nothing to read: the end at once, and no goroutine
+		j.in.dst.Close()
+	} else {
+		j.in.resume()
+	}
+	return nil
+}
+
+// raw makes the client's terminal raw; without that it is used as it is, which shows but harms nothing.
+func (j *job) raw() { j.tty, _ = makeRaw(j.client[0].fd) }
+
+func (j *job) kill(why wire.Reason) {
+	if j.killed == wire.ReasonNone {
+		j.killed = why
+		j.c.s.ctl.Send(wire.Record{Type: wire.RecKill, ID: j.c.id, A: uint64(why)})
+	}
+}
+
+// signal passes a signal on, and follows the client's own job control: a stopped client leaves its terminal alone.
+func (j *job) signal(sig int) {
+	if j.in == nil { // being killed for want of a terminal
+		return
+	}
+	switch unix.Signal(sig) {
+	case unix.SIGTSTP:
+		j.in.halt()
+		if j.tty != nil {
+			j.tty.restore()
+			j.tty = nil
+		}
+	case unix.SIGCONT:
+		if j.wantsTerminal() && j.tty == nil {
+			j.raw()
+			copySize(j.client[0].fd, j.master)
+		}
+		if !j.client[0].null() {
+			j.in.resume()
+		}
+	case unix.SIGWINCH:
+		if j.wantsTerminal() {
+			copySize(j.client[0].fd, j.master)
+			return // the kernel signals whoever has the inner terminal
+		}
+	}
+	j.c.s.ctl.Send(wire.Record{Type: wire.RecSignal, ID: j.c.id, A: uint64(sig)})
+}
+
+// finish drains, reports, and says how the command ended.
+func (j *job) finish(r wire.Record) (wire.Frame, error) {
+	j.ended.Store(true)
+	close(j.c.ending)
+	took := time.Since(j.begun)
+	j.endInput()
+	for _, o := range j.out {
+		o.end()
+	}
+	j.notes.Wait()
+	j.limits |= r.C
+	select {
+	case <-j.over: // by the last of the output
+		j.limits |= wire.LimitOutput
+	default:
+	}
+	if j.limits&wire.LimitOutput != 0 {
+		j.note(fmt.Sprintf("output limit of %d bytes reached, the command was killed", j.c.s.cfg.OutputLimit))
+	}
+	if j.tty != nil {
+		j.tty.restore()
+		j.tty = nil
+	}
+	if r.A > uint64(wire.KindSignal) || r.B > 255 {
+		r.A, r.B = uint64(wire.KindStatus), 255
+	}
+	redactions := j.closing(r, took)
+	if j.p.json {
+		rep := &report{exitCode: int(r.B), stdout: j.sinks[0].captured, stderr: j.sinks[1].captured,
+			truncated:  j.sinks[0].truncated || j.sinks[1].truncated || j.limits&wire.LimitOutput != 0,
+			durationMS: took.Milliseconds(), limits: limitNames(j.limits), redactions: redactions}
+		if r.A == uint64(wire.KindSignal) {
+			rep.signal, rep.exitCode = int(r.B), 128+int(r.B)
+		}
+		rep.write(&sink{to: j.client[1], quit: j.c.quit})
+	}
+	return wire.ExitFrame(wire.Kind(r.A), uint32(r.B)), nil
+}
+
+// note says something of our own where the command's stderr goes.
+func (j *job) note(text string) {
+	end := "\n"
+	if j.wantsTerminal() {
+		end = "\r\n" // it may be raw
+	}
+	j.sinks[len(j.sinks)-1].Write([]byte("sharness: " + text + end))
+}
+
+// close gives everything back. The sandbox has ended or never was.
+func (j *job) close() {
+	for _, f := range j.theirs {
+		f.Close()
+	}
+	j.endInput()
+	for _, o := range j.out {
+		o.pipe.Close()
+	}
+	for _, c := range j.client {
+		if c != nil {
+			c.close()
+		}
+	}
+}
+
+// stuckTime is how long the end of a command waits for the copier of its stdin, which ends at once but in one case.
+const stuckTime = time.Second
+
+// endInput stops the copying of stdin. A copier that is stuck keeps its descriptor and the connection's place.
+func (j *job) endInput() {
+	if j.in == nil {
+		return
+	}
+	left := j.in.end()
+	j.in, j.client[0] = nil, nil
+	select {
+	case <-left:
+	case <-time.After(stuckTime):
+		j.c.busy.Go(func() { <-left })
+	}
+}
+
+// refused turns the supervisor's reason into words.
+func (j *job) refused(why wire.Reason) error {
+	text := "the sandbox could not be made"
+	switch why {
+	case wire.ReasonBusy:
+		text = "the bash-server is busy"
+	case wire.ReasonCwd:
+		text = "the working directory is outside the workspace"
+	case wire.ReasonShutdown:
+		text = "the session is ending"
+	}
+	j.c.s.events.send(event.Event{Type: event.CommandEnd, Target: j.target, Data: j.logged, Detail: "not started: " + text})
+	return &refusal{statusNotRun, text}
+}
+
+// hints are what RecHint may say.
+var hints = map[wire.Hint]string{
+	wire.HintPids:    "a process could not be started: the limit on processes of a command is reached",
+	wire.HintMemory:  "the limit on memory of a command was reached",
+	wire.HintTimeout: "the command has run out of time",
+	wire.HintRepo:    "a protected name was made in the workspace and moved aside",
+}

@@ -1,0 +1,70 @@
+package bashserver
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"unicode"
+	"unicode/utf8"
+)
+
+// report is what --json prints.
+type report struct {
+	exitCode, signal int
+	stdout, stderr   []byte
+	truncated        bool
+	durationMS       int64
+	limits           []string
+	redactions       uint64
+}
+
+// write prints the object and a newline. It does not build it first: escapes make output up to six times longer.
+func (r *report) write(to io.Writer) error {
+	w := bufio.NewWriterSize(to, 32<<10)
+	fmt.Fprintf(w, `{"exit_code":%d,"signal":%d,"stdout":`, r.exitCode, r.signal)
+	quote(w, r.stdout)
+	w.WriteString(`,"stderr":`)
+	quote(w, r.stderr)
+	fmt.Fprintf(w, `,"truncated":%v,"duration_ms":%d,"limits_hit":[`, r.truncated, r.durationMS)
+	for i, l := range r.limits {
+		if i > 0 {
+			w.WriteByte(',')
+		}
+		quote(w, []byte(l))
+	}
+	fmt.Fprintf(w, "],\"denied\":[],\"redactions\":%d}\n", r.redactions)
+	return w.Flush()
+}
+
+// quote writes b as a JSON string of printable characters. Control and format characters (escape sequences, bidi
+// overrides) are escaped, so that the object can be shown on a terminal; bytes that are no UTF-8 become U+FFFD.
+func quote(w *bufio.Writer, b []byte) {
+	w.WriteByte('"')
+	for len(b) > 0 {
+		c, n := utf8.DecodeRune(b)
+		switch {
+		case c == '"' || c == '\\':
+			w.WriteByte('\\')
+			w.WriteByte(byte(c))
+		case c == '\n':
+			w.WriteString(`\n`)
+		case c == '\t':
+			w.WriteString(`\t`)
+		case c == utf8.RuneError && n == 1:
+			w.WriteString(`\ufffd`)
+		case c < 0x10000 && !plain(c):
+			fmt.Fprintf(w, `\u%04x`, c)
+		case !plain(c):
+			c -= 0x10000
+			fmt.Fprintf(w, `\u%04x\u%04x`, 0xd800+c>>10, 0xdc00+c&0x3ff)
+		default:
+			w.Write(b[:n])
+		}
+		b = b[n:]
+	}
+	w.WriteByte('"')
+}
+
+func plain(c rune) bool {
+	return c >= ' ' && c < 0x7f || c > 0x9f && !unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Co)
+}

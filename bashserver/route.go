@@ -1,0 +1,111 @@
+package bashserver
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/sharness/sharness/bashserver/wire"
+)
+
+// program is what a request turns out to mean.
+type program struct {
+	path   string
+	argv   []string
+	routed bool // a path of Routes, not the client's own name
+	json   bool
+}
+
+// refusal is an answer for the client: the command does not run.
+type refusal struct {
+	status uint32
+	text   string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+// Exit statuses of refusals. An agent's hook blocks on 2 alone, so a command that should have run and did not is 2;
+// a program that may not be executed at all is what execve's EACCES is to a shell.
+const (
+	statusNotRun    = 2
+	statusNoProgram = 126
+)
+
+// program finds out what was executed. The path given to execve comes first. It is no route when it was a symlink (then
+// /proc/self/exe, which has them resolved, says which route was meant), or a script whose interpreter is a route: the
+// kernel then passes the script's name as AT_EXECFN and the interpreter as argv[0].
+func (c *Config) program(q wire.Request) (program, error) {
+	execfn := q.Execfn
+	if !path.IsAbs(execfn) {
+		execfn = path.Join(q.Cwd, execfn)
+	}
+	for _, name := range []string{execfn, q.Exe, q.Argv[0]} {
+		if !path.IsAbs(name) {
+			continue
+		}
+		name = path.Clean(name)
+		if name == c.ClientPath {
+			return c.shell(q, execfn)
+		}
+		if r, ok := c.route(name); ok {
+			return program{path: r, argv: q.Argv, routed: true}, nil
+		}
+	}
+	return program{}, &refusal{statusNoProgram, fmt.Sprintf("%.256q is not routed to the bash-server", q.Execfn)}
+}
+
+// route finds name among the routes; /bin and /usr/bin are one directory on every distribution that matters.
+func (c *Config) route(name string) (string, bool) {
+	usr := strings.HasPrefix(name, "/bin/") || strings.HasPrefix(name, "/sbin/")
+	short, long := strings.CutPrefix(name, "/usr")
+	for _, r := range c.Routes {
+		if r == name || usr && r == "/usr"+name || long && r == short {
+			return r, true
+		}
+	}
+	return "", false
+}
+
+// shell is the client called by its own name, or by a link to it: a directory of such links (bash, git, node) may
+// come first in PATH, so a link with the name of exactly one route means that route.
+func (c *Config) shell(q wire.Request, execfn string) (program, error) {
+	if base := path.Base(execfn); base != path.Base(c.ClientPath) {
+		var found []string
+		for _, r := range c.Routes {
+			if path.Base(r) == base && !slices.Contains(found, r) {
+				found = append(found, r)
+			}
+		}
+		if len(found) == 1 {
+			return program{path: found[0], argv: q.Argv, routed: true}, nil
+		}
+	}
+	p := program{path: c.ShellPath, argv: slices.Clone(q.Argv)}
+	if len(p.argv) > 1 && p.argv[1] == "--json" {
+		p.json = true
+		p.argv = slices.Delete(p.argv, 1, 2)
+		if len(p.argv) < 2 {
+			return program{}, &refusal{statusNotRun, "usage: sharness-bash --json -c CMD"}
+		}
+	}
+	// The shell puts its own name before every message: bash, unless the caller chose another.
+	dash := ""
+	if strings.HasPrefix(p.argv[0], "-") {
+		dash = "-"
+	}
+	if path.Base(strings.TrimPrefix(p.argv[0], "-")) == path.Base(c.ClientPath) {
+		p.argv[0] = dash + path.Base(c.ShellPath)
+	}
+	return p, nil
+}
+
+// isShell tells calls that end from programs that serve as long as their client lives.
+func isShell(p string) bool {
+	return slices.Contains([]string{"sh", "bash", "dash", "zsh", "ash", "ksh", "mksh", "fish"}, path.Base(p))
+}
+
+// inside says whether directory dir lies in root, both clean. It is a courtesy: the stage resolves for real.
+func inside(root, dir string) bool {
+	return dir == root || root == "/" || strings.HasPrefix(dir, root+"/")
+}

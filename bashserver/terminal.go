@@ -1,0 +1,52 @@
+package bashserver
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// terminal is the client's own terminal while a command with one of its own runs: raw, so that every key reaches the
+// inner terminal, whose line discipline does what the outer one would have.
+type terminal struct {
+	fd   int
+	orig *unix.Termios
+}
+
+// makeRaw does what cfmakeraw(3) does. It waits for nothing and drops no type-ahead.
+func makeRaw(fd int) (*terminal, error) {
+	orig, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	if err != nil {
+		return nil, fmt.Errorf("terminal: TCGETS: %w", err)
+	}
+	raw := *orig
+	raw.Iflag &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON
+	raw.Oflag &^= unix.OPOST
+	raw.Lflag &^= unix.ECHO | unix.ECHONL | unix.ICANON | unix.ISIG | unix.IEXTEN
+	raw.Cflag = raw.Cflag&^(unix.CSIZE|unix.PARENB) | unix.CS8
+	raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 1, 0
+	if err := unix.IoctlSetTermios(fd, unix.TCSETS, &raw); err != nil {
+		return nil, fmt.Errorf("terminal: TCSETS: %w", err)
+	}
+	return &terminal{fd, orig}, nil
+}
+
+// restore gives the terminal back as it was. Input that nobody read is dropped first: answers that a command provoked
+// must not be typed into the user's shell. TCSETSF would do both, but waits for output that may never drain.
+func (t *terminal) restore() {
+	unix.IoctlSetInt(t.fd, unix.TCFLSH, unix.TCIFLUSH)
+	unix.IoctlSetTermios(t.fd, unix.TCSETS, t.orig)
+}
+
+// copySize gives the inner terminal the size of the outer one; the kernel tells the command.
+func copySize(from int, to *os.File) {
+	ws, err := unix.IoctlGetWinsize(from, unix.TIOCGWINSZ)
+	if err != nil {
+		return
+	}
+	// Not Fd(), which would make the file blocking, and its number may be another's once it is closed.
+	if rc, err := to.SyscallConn(); err == nil {
+		rc.Control(func(fd uintptr) { unix.IoctlSetWinsize(int(fd), unix.TIOCSWINSZ, ws) })
+	}
+}
