@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -180,7 +179,7 @@ func TestLandlockZeroABIIsNoLayer(t *testing.T) {
 func TestLandlockErrataAreKnownWhereTheInterfaceIs(t *testing.T) {
 	kerneltest.RequireLandlock(t, 7)
 	errata, err := LandlockErrata()
-	if err != nil && err != syscall.EINVAL {
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("errata fixed: %#x", errata)

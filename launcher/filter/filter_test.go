@@ -19,7 +19,10 @@ const testUID = 1900190002
 
 func TestMain(m *testing.M) {
 	kerneltest.Main(m, map[string]kerneltest.Func{
-		"try": tryChild,
+		"try":     tryChild,
+		"foreign": foreignChild,
+		"exec":    execChild,
+		"cost":    costChild,
 	})
 }
 

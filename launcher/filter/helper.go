@@ -14,7 +14,7 @@ var goRuntime = []string{
 	"exit", "exit_group", "set_robust_list", "rseq", "tgkill", "arch_prctl",
 	"epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_wait", "eventfd2",
 	"getpid", "getppid", "gettid", "getuid", "geteuid", "getgid", "getegid", "uname", "getrandom", "getrusage",
-	"accept4", "recvmsg", "recvmmsg", "recvfrom", "shutdown", "getsockopt", "setsockopt", "getsockname", "getpeername",
+	"accept4", "recvmsg", "recvmmsg", "recvfrom", "shutdown", "getsockopt", "getsockname", "getpeername",
 }
 
 // openFiles is what a watcher or a resolver needs besides. openat2 is among them because ours resolve beneath a
@@ -30,6 +30,17 @@ var makeSockets = []string{"connect", "bind", "listen"}
 // terminalRequests are the ioctls that the bash-server makes on a client's descriptors.
 var terminalRequests = []uint64{
 	unix.TCGETS, unix.TCSETS, unix.TCSETSW, unix.TCSETSF, unix.TIOCGWINSZ, unix.TIOCSWINSZ, unix.TIOCINQ,
+}
+
+// socketOptions are those that package net sets by itself, and what a server of unix sockets asks for. No fast open: it
+// sends where Landlock does not look.
+var socketOptions = []struct{ level, name uint64 }{
+	{unix.SOL_SOCKET, unix.SO_REUSEADDR}, {unix.SOL_SOCKET, unix.SO_BROADCAST}, {unix.SOL_SOCKET, unix.SO_KEEPALIVE},
+	{unix.SOL_SOCKET, unix.SO_SNDBUF}, {unix.SOL_SOCKET, unix.SO_RCVBUF}, {unix.SOL_SOCKET, unix.SO_LINGER},
+	{unix.SOL_SOCKET, unix.SO_PASSCRED}, {unix.SOL_SOCKET, unix.SO_RCVTIMEO}, {unix.SOL_SOCKET, unix.SO_SNDTIMEO},
+	{unix.IPPROTO_TCP, unix.TCP_NODELAY}, {unix.IPPROTO_TCP, unix.TCP_KEEPIDLE}, {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL},
+	{unix.IPPROTO_TCP, unix.TCP_KEEPCNT}, {unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT},
+	{unix.IPPROTO_IPV6, unix.IPV6_V6ONLY},
 }
 
 func helperRules(o Options) []rule {
@@ -66,6 +77,9 @@ func helperConditions() []rule {
 	for _, cmd := range []uint64{unix.F_GETFD, unix.F_SETFD, unix.F_GETFL, unix.F_SETFL, unix.F_DUPFD_CLOEXEC,
 		unix.F_ADD_SEALS, unix.F_GET_SEALS, unix.F_GETPIPE_SZ, unix.F_SETPIPE_SZ} {
 		rules = append(rules, allow("fcntl", equal(1, cmd)))
+	}
+	for _, opt := range socketOptions {
+		rules = append(rules, allow("setsockopt", equal(1, opt.level), equal(2, opt.name)))
 	}
 	for _, req := range terminalRequests {
 		rules = append(rules, allow("ioctl", equal(1, req)))

@@ -33,11 +33,8 @@ var newer = map[string]seccomp.ScmpSyscall{
 	"rseq_slice_yield": unix.SYS_RSEQ_SLICE_YIELD,
 }
 
-// elsewhere has profile names that only other architectures know, or that no program calls by itself.
-var elsewhere = map[string]bool{
-	"riscv_hwprobe": true,
-	"uretprobe":     true, // made by the kernel's own trampoline; without it a probed function fails, with it nothing is gained
-}
+// elsewhere has profile names that this architecture does not have.
+var elsewhere = map[string]bool{"riscv_hwprobe": true, "uretprobe": true}
 
 var errUnknownCall = errors.New("no such system call is known")
 
@@ -51,6 +48,9 @@ func number(name string) (seccomp.ScmpSyscall, error) {
 		return 0, fmt.Errorf("seccomp_syscall_resolve_name: %w", err)
 	}
 	if nr, ok := newer[name]; ok {
+		return nr, nil
+	}
+	if nr, ok := newerNative[name]; ok {
 		return nr, nil
 	}
 	if elsewhere[name] {

@@ -1,0 +1,84 @@
+package filter
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sharness/sharness/internal/kerneltest"
+)
+
+// foreignInput is a call to make by another ABI under filters.
+type foreignInput struct {
+	Filters [][]byte
+	ABI     string
+}
+
+func foreignChild(input json.RawMessage) (any, error) {
+	var in foreignInput
+	if err := json.Unmarshal(input, &in); err != nil {
+		return nil, err
+	}
+	interrupt, err := int80(20) // getpid of the 32-bit table; writev of the native one
+	if err != nil {
+		return nil, err
+	}
+	if err := load(in.Filters); err != nil {
+		return nil, err
+	}
+	switch in.ABI {
+	case "int 0x80":
+		return interrupt(), nil
+	case "x32":
+		_, _, errno := unix.RawSyscall(x32Bit|unix.SYS_GETPID, 0, 0, 0)
+		return errno, nil
+	case "native":
+		return unix.Getpid(), nil
+	}
+	return nil, fmt.Errorf("no such ABI: %s", in.ABI)
+}
+
+// int80 makes a function that enters the kernel by its 32-bit gate: mov eax, NR; int 0x80; ret. Go's assembler is not to
+// be had in a package with cgo, so that the code is put in memory as it is.
+func int80(nr uint32) (func() uintptr, error) {
+	code := binary.LittleEndian.AppendUint32([]byte{0xb8}, nr)
+	code = append(code, 0xcd, 0x80, 0xc3)
+	page, err := unix.Mmap(-1, 0, len(code), unix.PROT_READ|unix.PROT_WRITE|unix.PROT_EXEC, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, fmt.Errorf("mmap: %w", err)
+	}
+	copy(page, code)
+	// A Go function value points to a word that holds the entry; the result is in rax.
+	entry := unsafe.Pointer(&page[0])
+	value := unsafe.Pointer(&entry)
+	return *(*func() uintptr)(unsafe.Pointer(&value)), nil
+}
+
+func TestForeignABIKillsTheProcess(t *testing.T) {
+	for _, o := range []Options{{Kind: Orchestrator}, {Kind: Command}, {Kind: Helper}} {
+		for _, abi := range []string{"int 0x80", "x32"} {
+			in := foreignInput{mustCompile(t, o), abi}
+			stderr, err := kerneltest.Child{Name: "foreign", Input: in}.Start(t)
+			var exit *exec.ExitError
+			if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != unix.SIGSYS {
+				t.Errorf("%s, %s: want the process killed by SIGSYS, got %v\n%s", o.Kind, abi, err, stderr)
+			}
+		}
+	}
+}
+
+// The control of the test above: without filters nothing dies, and the 32-bit gate works where the kernel has it.
+func TestForeignABIWithoutFilterIsNoHarm(t *testing.T) {
+	for _, abi := range []string{"int 0x80", "x32", "native"} {
+		var got int
+		kerneltest.Child{Name: "foreign", Input: foreignInput{nil, abi}, Reply: &got}.Run(t)
+		t.Logf("%s: %d", abi, got)
+	}
+}
