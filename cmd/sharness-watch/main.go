@@ -33,10 +33,12 @@ func main() {
 }
 
 func run() error {
-	cfg, err := protect.ReadConfig(io.NewSectionReader(os.NewFile(configFD, "config"), 0, 1<<20))
+	file := os.NewFile(configFD, "config")
+	cfg, err := protect.ReadConfig(io.NewSectionReader(file, 0, 1<<20)) // by offset: the position is shared with the writer
 	if err != nil {
 		return err
 	}
+	file.Close()
 	const work = confine.AccessRead | confine.AccessWrite
 	err = confine.Self(confine.Drop{
 		Keep: []int{controlFD, eventsFD, workspaceFD, setFD, quarantineFD},

@@ -220,7 +220,7 @@ func (s *session) await(what string, cond func() bool) {
 	s.t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); !cond(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			s.t.Fatalf("still waiting for %s; events: %+v", what, s.events)
+			s.t.Fatalf("still waiting for %s, after %d events", what, s.count())
 		}
 	}
 }
@@ -234,6 +234,12 @@ func (s *session) saw(typ event.Type, door, suffix string) bool {
 		}
 	}
 	return false
+}
+
+func (s *session) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.events)
 }
 
 func (s *session) gone(rel string) bool {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/sharness/sharness/event"
-	"github.com/sharness/sharness/internal/kerneltest"
 	"github.com/sharness/sharness/launcher/protect"
 )
 
@@ -61,7 +60,6 @@ func testAppearances(t *testing.T, quarantineIn string) {
 }
 
 func TestSideDoor_FileConfig_AbsentNameIsTakenAway(t *testing.T) {
-	kerneltest.NoLeaks(t)
 	testAppearances(t, "")
 }
 
@@ -82,7 +80,7 @@ while [ $(date +%s) -lt $end ]; do i=$((i+1))
   ln -sfn /etc/passwd .mcp.json; mkdir -p .vscode/a/b; ln -s ../ws .vscode/up 2>/dev/null; echo x > .git/commondir
 done 2>/dev/null; chmod -R u+rwx . ; true`)
 			r := s.sweep()
-			t.Logf("taken %d, repositories %d, failed %d; events %d", r.A, r.B, r.C, len(s.events))
+			t.Logf("taken %d, repositories %d, failed %d; events %d", r.A, r.B, r.C, s.count())
 			for _, rel := range []string{".claude/settings.json", ".mcp.json", ".vscode", ".git/commondir"} {
 				if !s.gone(rel) {
 					t.Errorf("%s is still there", rel)
@@ -94,8 +92,8 @@ done 2>/dev/null; chmod -R u+rwx . ; true`)
 			if got, _ := os.ReadFile(filepath.Join(s.root, "../outside/settings.json")); string(got) != "keep\n" {
 				t.Errorf("a file outside of the workspace was touched: %q", got)
 			}
-			if len(s.events) > 200 {
-				t.Errorf("a loop made %d events", len(s.events))
+			if s.count() > 200 {
+				t.Errorf("a loop made %d events", s.count())
 			}
 			kept, _ := os.ReadDir(s.kept)
 			if len(kept) > 256 {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -30,6 +31,7 @@ func Discover(root *os.File, opts Options) (*Set, error) {
 	if !path.IsAbs(opts.Root) || path.Clean(opts.Root) != opts.Root {
 		return nil, fmt.Errorf("protect: workspace path %q is not absolute and clean", opts.Root)
 	}
+	defer runtime.KeepAlive(root)
 	b := &builder{tree: tree{int(root.Fd())}, opts: opts, entries: map[string]Entry{}, absent: map[string]bool{},
 		gitDirs: map[string]bool{}, included: map[string]bool{}}
 	if _, err := b.lstat(""); err != nil {

@@ -49,6 +49,7 @@ type Watcher struct {
 	cfg     Config
 	q       quarantine
 	control *os.File
+	held    [2]*os.File // whose numbers tree and q use; a collected File would close them
 	emit    func(event.Event)
 	notify  inotify
 
@@ -68,6 +69,7 @@ type Watcher struct {
 // empty directory of the user outside the workspace.
 func NewWatcher(root, quarantineDir, control *os.File, cfg Config, set *Set, emit func(event.Event)) *Watcher {
 	w := &Watcher{tree: tree{int(root.Fd())}, cfg: cfg, q: quarantine{fd: int(quarantineDir.Fd())}, control: control, emit: emit,
+		held:   [2]*os.File{root, quarantineDir},
 		absent: map[string]bool{}, above: map[string]bool{"": true}, existing: map[string]int{}, gitDirs: map[string]bool{},
 		repos: map[string]bool{}, times: map[string]uint64{}}
 	for i, e := range set.Existing {
