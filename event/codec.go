@@ -51,12 +51,12 @@ func encode(e *Event) ([]byte, error) {
 	if err := enc.Encode(e); err != nil {
 		return nil, fmt.Errorf("event: encode: %w", err)
 	}
-	return escapeJSON(bytes.TrimSuffix(b.Bytes(), []byte{'\n'})), nil
+	return EscapeJSON(bytes.TrimSuffix(b.Bytes(), []byte{'\n'})), nil
 }
 
-// escapeJSON rewrites characters that do not show themselves as \u escapes. Outside of strings a JSON text is ASCII, so
-// whatever is rewritten stands in a string.
-func escapeJSON(text []byte) []byte {
+// EscapeJSON rewrites characters that do not show themselves as \u escapes. Outside of strings a JSON text is ASCII, so
+// whatever is rewritten stands in a string. text must be valid JSON.
+func EscapeJSON(text []byte) []byte {
 	quiet := true
 	for _, c := range text {
 		if c >= 0x7f {
