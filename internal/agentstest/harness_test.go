@@ -192,6 +192,9 @@ func (r *run) start(args ...string) {
 	case err != nil:
 		r.t.Fatal(err)
 	}
+	if r.exit >= 125 && r.exit <= 127 {
+		r.t.Fatalf("sharness did not start %s", r.agent)
+	}
 }
 
 func (r *run) eventFile() string { return filepath.Join(r.base, "out", "events.jsonl") }
