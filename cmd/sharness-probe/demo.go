@@ -13,7 +13,7 @@ import (
 
 // telling are the attempts that need no explanation.
 var telling = []string{
-	"exec-direct/-usr-bin-python3", "exec-workspace/workspace-elf", "exec-ldso/unlisted", "exec-memfd/cloexec", "exec-inject/map-workspace",
+	"exec-direct/usr-bin-python3", "exec-workspace/workspace-elf", "exec-ldso/unlisted", "exec-memfd/cloexec", "exec-inject/map-workspace",
 	"sig/peerpidfd-server", "pid1/kill-0", "ns/user-then-mount", "file-suid/chmod-suid", "kernel/io_uring_setup", "net-host/route4",
 	"file-secret/read-etc-shadow", "file-config/write-etc-hosts", "file-git/write-hooks-post-checkout",
 }

@@ -96,7 +96,7 @@ func execDirect() []Attempt {
 		if p == "/bin/sh" || p == "/bin/bash" || p == "/usr/bin/true" {
 			control = Opens
 		}
-		a = append(a, Attempt{door + strings.ReplaceAll(p, "/", "-"), door, "execute " + p, control, func(*Target) Outcome { return execute(p, p, "--version") }})
+		a = append(a, Attempt{door + "/" + nameOf(p), door, "execute " + p, control, func(*Target) Outcome { return execute(p, p, "--version") }})
 	}
 	unlisted := func(id, what string, control Control, how func(t *Target) Outcome) {
 		a = append(a, Attempt{door + "/" + id, door, what, control, func(t *Target) Outcome {

@@ -18,6 +18,8 @@ func loaded(what string, status int, out string, err error) Outcome {
 	switch {
 	case status == PayloadStatus:
 		o.Verdict = Open
+	case strings.Contains(out, "no version information"), strings.Contains(out, "undefined symbol"), strings.Contains(out, "version `"):
+		o.Verdict = Open // it was mapped, and only did not fit
 	case strings.Contains(out, "Operation not permitted"):
 		o.Verdict, o.Errno = Closed, unix.EPERM
 	case strings.Contains(out, "Permission denied"):
@@ -50,7 +52,7 @@ func execLoader() []Attempt {
 	}
 	var a []Attempt
 	for _, n := range names {
-		a = append(a, Attempt{door + strings.ReplaceAll(n.path, "/", "-"), door, "have " + n.path + " load a program of the workspace", n.control, func(t *Target) Outcome {
+		a = append(a, Attempt{door + "/" + nameOf(n.path), door, "have " + n.path + " load a program of the workspace", n.control, func(t *Target) Outcome {
 			return load(t, n.path, t.PayloadProgram)
 		}})
 	}
@@ -79,7 +81,7 @@ func execLoader() []Attempt {
 		return loaded("ld.so /proc/self/fd/3", status, out, err)
 	})
 	for _, dir := range []string{"/tmp", "/dev/shm"} {
-		add("from"+strings.ReplaceAll(dir, "/", "-"), "have ld.so load a copy in "+dir, func(t *Target) Outcome {
+		add("from-"+nameOf(dir), "have ld.so load a copy in "+dir, func(t *Target) Outcome {
 			raw, err := os.ReadFile(t.PayloadProgram)
 			if err != nil {
 				return judge("read payload", err)

@@ -1,7 +1,6 @@
 package attempt
 
 import (
-	"fmt"
 	"runtime"
 	"syscall"
 	"time"
@@ -43,8 +42,6 @@ type report struct {
 	errno uintptr
 	last  uintptr // result of the last one
 }
-
-const allDone = 200 // exit status of a child whose calls all returned; errnos are below, PayloadStatus above
 
 // forkCalls forks a child that makes the calls one after the other until one fails. Nothing of the Go runtime runs in
 // the child: a scheduler that wakes up in a copy with one thread would hang, hence nosplit and no allocation.
@@ -88,7 +85,7 @@ func forkCalls(calls *call, n uintptr, out *report, flags uintptr) (pid uintptr,
 		prev = r
 		out.step, out.last = i+1, r
 	}
-	syscall.RawSyscall6(unix.SYS_EXIT_GROUP, allDone, 0, 0, 0, 0, 0)
+	syscall.RawSyscall6(unix.SYS_EXIT_GROUP, 0, 0, 0, 0, 0, 0)
 	return 0, 0
 }
 
@@ -101,7 +98,7 @@ type killed struct{ sig unix.Signal }
 func (k killed) Error() string { return "killed by " + unix.SignalName(k.sig) }
 
 // forked makes the calls in a child with one thread. It returns nil when all of them returned, or when the child
-// became the payload; the errno of the one that failed; or killed. step counts the calls that succeeded.
+// became another program; the errno of the one that failed; or killed. step counts the calls that succeeded.
 func (t *Target) forked(calls ...call) (step int, err error) { return t.forkedFlags(0, calls...) }
 
 func (t *Target) forkedFlags(flags uintptr, calls ...call) (step int, err error) {
@@ -121,12 +118,10 @@ func (t *Target) forkedFlags(flags uintptr, calls ...call) (step int, err error)
 	switch {
 	case ws.Signaled():
 		return step, killed{ws.Signal()}
-	case ws.ExitStatus() == allDone, ws.ExitStatus() == PayloadStatus:
-		return step, nil
 	case t.shared.errno != 0:
 		return step, unix.Errno(t.shared.errno)
 	}
-	return step, fmt.Errorf("child ended with status %d", ws.ExitStatus())
+	return step, nil // an execve succeeded, and what it started has ended
 }
 
 func wait(pid int) (unix.WaitStatus, error) {

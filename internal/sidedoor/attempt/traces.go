@@ -29,7 +29,7 @@ func traces() []Attempt {
 		}),
 		simple("kcmp", "kcmp", Opens, func(_ *Target, pid uintptr) []call { return one(sys(unix.SYS_KCMP, pid, pid, 1, 0, 0)) }),
 		simple("move_pages", "move_pages of no page", Opens, func(_ *Target, pid uintptr) []call { return one(sys(unix.SYS_MOVE_PAGES, pid, 0, 0, 0, 0, 0)) }),
-		atVictims(door+"/process_madvise", door, "process_madvise", Opens, func(t *Target, pid int) Outcome {
+		atVictims(door+"/process_madvise", door, "process_madvise", Refused, func(t *Target, pid int) Outcome {
 			fd, err := unix.PidfdOpen(pid, 0)
 			if err != nil {
 				return judge("pidfd_open", err)
