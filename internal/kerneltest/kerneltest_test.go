@@ -3,8 +3,10 @@ package kerneltest
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -45,16 +47,65 @@ func TestKernelsCompareByNumberNotText(t *testing.T) {
 	}
 }
 
-// recorder takes the place of the test that NoLeaks fails.
+// recorder takes the place of the test that a helper of this package skips or fails.
 type recorder struct {
 	testing.TB
 	cleanups []func()
-	failed   string
+	said     string
 }
 
-func (r *recorder) Helper()                      {}
-func (r *recorder) Cleanup(f func())             { r.cleanups = append(r.cleanups, f) }
-func (r *recorder) Errorf(_ string, args ...any) { r.failed, _ = args[0].(string) }
+func (r *recorder) Helper()          {}
+func (r *recorder) Cleanup(f func()) { r.cleanups = append(r.cleanups, f) }
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.said = "error: " + fmt.Sprintf(format, args...)
+}
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.said = "fatal: " + fmt.Sprintf(format, args...)
+}
+
+// Skipf does not return to its caller, like the real one.
+func (r *recorder) Skipf(format string, args ...any) {
+	r.said = "skip: " + fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+// said is what f made of the test that it was given.
+func said(t *testing.T, f func(testing.TB)) string {
+	r := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f(r)
+	}()
+	<-done
+	return r.said
+}
+
+func TestRequirementSkipsOnlyOnAnOlderKernel(t *testing.T) {
+	running := Running(t)
+	for name, c := range map[string]struct {
+		since Kernel
+		want  string
+	}{
+		"older kernel": {Kernel{running.Major + 1, 0}, "skip: "},
+		"same release": {running, "fatal: "},
+		"newer kernel": {Kernel{2, 6}, "fatal: "},
+	} {
+		got := said(t, func(tb testing.TB) { RequireSysctl(tb, "no/such/file", c.since) })
+		if !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: want %q, got %q", name, c.want, got)
+		}
+	}
+}
+
+func TestRequirementIsSilentWhenMet(t *testing.T) {
+	if got := said(t, func(tb testing.TB) { RequireSysctl(tb, "kernel/ostype", Kernel{99, 0}) }); got != "" {
+		t.Errorf("want nothing said, got %q", got)
+	}
+	RequireLandlock(t, 1)
+	RequireExecveCheck(t)
+}
 
 func TestNoLeaksFindsAProcessLeftBehind(t *testing.T) {
 	RequireRoot(t)
@@ -70,7 +121,7 @@ func TestNoLeaksFindsAProcessLeftBehind(t *testing.T) {
 	r.cleanups[0]()
 	cmd.Process.Kill()
 	cmd.Wait()
-	if !strings.Contains(r.failed, "uid 1900999999, \"sleep\"") {
-		t.Errorf("want the process named, got %q", r.failed)
+	if !strings.Contains(r.said, "uid 1900999999, \"sleep\"") {
+		t.Errorf("want the process named, got %q", r.said)
 	}
 }

@@ -47,6 +47,9 @@ type Options struct {
 
 	// Files lets a helper open, list, stat and watch files. What it may open is for Landlock to say.
 	Files bool
+
+	// Change lets a helper rename, remove and make names, and change modes, where its Landlock domain allows it.
+	Change bool
 }
 
 // Compile returns the filters as arrays of struct sock_filter, to be loaded in the order given (seccomp(2)). The

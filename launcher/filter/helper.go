@@ -24,6 +24,10 @@ var openFiles = []string{
 	"inotify_init1", "inotify_add_watch", "inotify_rm_watch", "flock",
 }
 
+// changeFiles is what the watcher needs besides, to take a protected name away and to strip a set-id bit. symlinkat keeps
+// a link it took in the quarantine.
+var changeFiles = []string{"renameat2", "unlinkat", "mkdirat", "symlinkat", "fchmodat"}
+
 // makeSockets is what a relay needs besides.
 var makeSockets = []string{"connect", "bind", "listen"}
 
@@ -47,6 +51,9 @@ func helperRules(o Options) []rule {
 	names := goRuntime
 	if o.Files {
 		names = append(names[:len(names):len(names)], openFiles...)
+	}
+	if o.Change {
+		names = append(names[:len(names):len(names)], changeFiles...)
 	}
 	if o.Network {
 		names = append(names[:len(names):len(names)], makeSockets...)
