@@ -19,7 +19,7 @@ var commandEtc = []string{
 
 // commandView builds what one command sees: system trees with their programs, the workspace, and of the state only what
 // is shared. The slot's uid is a stranger to every other command, to the orchestrator and to the server.
-func (s *Session) commandView(set *protect.Set, uid int) (*view, error) {
+func (s *Session) commandView(uid int) (*view, error) {
 	m, v := s.Manifest, &view{}
 	ok := false
 	defer func() {
@@ -66,7 +66,6 @@ func (s *Session) commandView(set *protect.Set, uid int) (*view, error) {
 	}
 	v.attach(mnt, s.Workspace.Name(), false)
 	v.allow(s.Workspace.Name(), accessShared|unix.LANDLOCK_ACCESS_FS_EXECUTE)
-	s.protectWorkspace(v, set)
 	if err := s.shareState(v, ns); err != nil {
 		return nil, err
 	}
@@ -171,12 +170,13 @@ func (sl *slots) take() (int, bool) {
 func (sl *slots) free(n int) { sl.used[n] = false }
 
 // commandPlan is the plan of one command.
-func (s *Session) commandPlan(v *view, uid int, probe bool) *stage.Plan {
+func (s *Session) commandPlan(v *view, set *protect.Set, uid int, probe bool) *stage.Plan {
 	p := &stage.Plan{
 		Kind:     stage.KindCommand,
 		Hostname: viewHostname,
 		Mounts:   v.mounts, Files: v.files, Links: v.links,
-		Sysctls: s.sysctls(), MaskProc: maskedProc, ReadProc: readOnlyProc,
+		Protected: s.protected(set, true),
+		Sysctls:   s.sysctls(), MaskProc: maskedProc, ReadProc: readOnlyProc,
 		UID: uint32(uid), GID: uint32(uid),
 		Rlimits: rlimits(),
 		Outer:   s.outer(),

@@ -20,7 +20,7 @@ import (
 
 // orchestratorView builds what the orchestrator sees. The trees come first, the pinned files and the client upon them
 // last, so that nothing covers what may be executed.
-func (s *Session) orchestratorView(set *protect.Set, hosts []hostEntry) (*view, error) {
+func (s *Session) orchestratorView(hosts []hostEntry) (*view, error) {
 	m, v := s.Manifest, &view{}
 	ok := false
 	defer func() {
@@ -42,7 +42,7 @@ func (s *Session) orchestratorView(set *protect.Set, hosts []hostEntry) (*view, 
 		v.mounts = append(v.mounts, stage.Mount{Target: dir, Fstype: "tmpfs", Data: tmpfsData(uint64(m.Limits.Tmp), "1777", -1), Set: attrData})
 		v.allow(dir, accessWrite)
 	}
-	if err := s.addOwnFolders(v, set); err != nil {
+	if err := s.addOwnFolders(v); err != nil {
 		return nil, err
 	}
 	for _, e := range m.Exec {
@@ -76,7 +76,7 @@ func (s *Session) home() string {
 }
 
 // addOwnFolders adds state and workspace as idmapped binds: the domain's uid inside, the user's on disk.
-func (s *Session) addOwnFolders(v *view, set *protect.Set) error {
+func (s *Session) addOwnFolders(v *view) error {
 	m := s.Manifest
 	ns, err := s.idmapFor(s.UID)
 	if err != nil {
@@ -103,7 +103,6 @@ func (s *Session) addOwnFolders(v *view, set *protect.Set) error {
 	}
 	v.attach(mnt, s.Workspace.Name(), false)
 	v.allow(s.Workspace.Name(), access)
-	s.protectWorkspace(v, set)
 	return nil
 }
 
@@ -153,15 +152,14 @@ func (s *Session) statePath(rel string) (string, error) {
 	return filepath.Join(s.State.Name(), rel), nil
 }
 
-// protectWorkspace binds the protected paths onto themselves, read-only or in place (protect.Mounts).
-func (s *Session) protectWorkspace(v *view, set *protect.Set) {
-	for _, p := range protect.Mounts(set, "") {
-		attr := uint64(0)
-		if p.ReadOnly {
-			attr = unix.MOUNT_ATTR_RDONLY
-		}
-		v.bind(filepath.Join(s.Workspace.Name(), p.Rel), attr, p.Kind != protect.Dir)
+// protected is what of the workspace a view must not change (protect.Mounts). Entries may be missing in the view of a
+// later command, never in the orchestrator's.
+func (s *Session) protected(set *protect.Set, absent bool) *stage.Protected {
+	p := &stage.Protected{Root: s.Workspace.Name(), Absent: absent}
+	for _, m := range protect.Mounts(set, "") {
+		p.Entries = append(p.Entries, stage.ProtectedEntry{Rel: []byte(m.Rel), ReadOnly: m.ReadOnly, Kind: m.Kind})
 	}
+	return p
 }
 
 // pinned attaches one file executable, from the very mount that was hashed through: what replaces the file on the host
@@ -304,7 +302,7 @@ func rlimits() []stage.Rlimit {
 // sysctls of a new domain's namespaces, as far as this kernel has them.
 func (s *Session) sysctls() []stage.Sysctl {
 	var out []stage.Sysctl
-	if s.Features.MemfdNoexec.State == host.Works {
+	if s.Features.MemfdNoexec.State == host.Yes {
 		out = append(out, stage.Sysctl{Path: "vm/memfd_noexec", Value: "2"})
 	}
 	if _, err := os.Stat("/proc/sys/net/ipv4/tcp_fastopen"); err == nil {

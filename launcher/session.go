@@ -10,8 +10,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 
+	"github.com/sharness/sharness/launcher/host"
+	"github.com/sharness/sharness/launcher/resolve"
 	"github.com/sharness/sharness/manifest"
 	"golang.org/x/sys/unix"
 )
@@ -29,8 +32,19 @@ type Session struct {
 	UID       int      // the orchestrator's uid and gid
 	Dir       string   // /run/sharness/ID
 
-	lock  *os.File
-	slots slots
+	Features *host.Features
+	Decision *resolve.Decision
+
+	orchestratorFilter [][]byte
+	commandFilter      [][]byte
+
+	lock    *os.File // of the workspace
+	dirLock *os.File // of Dir
+	slots   slots
+	idmaps  struct {
+		sync.Mutex
+		byUID map[int]*os.File
+	}
 }
 
 // Refused is an error that means: nothing was started and nothing changed on the host.
@@ -41,8 +55,7 @@ func (r *Refused) Unwrap() error { return r.Err }
 
 func refusef(format string, args ...any) error { return &Refused{fmt.Errorf(format, args...)} }
 
-// openSession resolves who and where, and reserves what only one session may have. The order is: look first, make
-// folders last, so that a refusal leaves nothing behind.
+// openSession resolves who and where. It makes nothing: a refusal leaves nothing behind.
 func openSession(m *manifest.Manifest, workspace string) (*Session, error) {
 	if os.Geteuid() != 0 {
 		return nil, refusef("sharness enforce: must be root to make namespaces, mounts and cgroups; try: sudo sharness enforce …")
@@ -64,28 +77,38 @@ func openSession(m *manifest.Manifest, workspace string) (*Session, error) {
 	if err := s.checkWorkspace(); err != nil {
 		return nil, err
 	}
+	ok = true
+	return s, nil
+}
+
+// reserve takes what only one session may have, and makes the folders.
+func (s *Session) reserve() error {
 	if err := s.takeLock(); err != nil {
-		return nil, err
+		return err
 	}
-	if s.UID, err = agentUID(m.Name); err != nil {
-		return nil, &Refused{err}
+	var err error
+	if s.UID, err = agentUID(s.Manifest.Name); err != nil {
+		return &Refused{err}
 	}
 	var rnd [2]byte
 	if _, err := rand.Read(rnd[:]); err != nil {
-		return nil, fmt.Errorf("session: %w", err)
+		return fmt.Errorf("session: %w", err)
 	}
-	s.ID = m.Name + "-" + hex.EncodeToString(rnd[:])
-	s.Dir = filepath.Join(runDir, s.ID)
-	if err := os.Mkdir(s.Dir, 0o711); err != nil {
-		return nil, fmt.Errorf("session: %w", err)
+	s.ID = s.Manifest.Name + "-" + hex.EncodeToString(rnd[:])
+	dir := filepath.Join(runDir, s.ID)
+	if err := os.Mkdir(dir, 0o711); err != nil {
+		return fmt.Errorf("session: %w", err)
 	}
-	if m.State != nil {
-		if s.State, err = openState(m.State, s.User, s.expand); err != nil {
-			return nil, err
+	s.Dir = dir
+	if s.dirLock, err = lockDir(dir); err != nil || s.dirLock == nil {
+		return fmt.Errorf("session: lock of %s: %w", dir, err)
+	}
+	if s.Manifest.State != nil {
+		if s.State, err = openState(s.Manifest.State, s.User, s.expand); err != nil {
+			return err
 		}
 	}
-	ok = true
-	return s, nil
+	return nil
 }
 
 // Close removes the session's folder and lets go of its lock.
@@ -95,6 +118,9 @@ func (s *Session) Close() {
 			f.Close()
 		}
 	}
+	for _, ns := range s.idmaps.byUID {
+		ns.Close()
+	}
 	if s.Dir != "" {
 		// Sockets, and nothing else, were made in it, all by us.
 		if entries, err := os.ReadDir(s.Dir); err == nil {
@@ -103,6 +129,9 @@ func (s *Session) Close() {
 			}
 		}
 		os.Remove(s.Dir)
+	}
+	if s.dirLock != nil {
+		s.dirLock.Close()
 	}
 	if s.lock != nil {
 		os.Remove(s.lock.Name())
@@ -217,19 +246,27 @@ func (s *Session) takeLock() error {
 		return refusef("workspace %s: %w", s.Workspace.Name(), err)
 	}
 	path := filepath.Join(runDir, "locks", fmt.Sprintf("%x-%x", st.Dev, st.Ino))
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return fmt.Errorf("session: lock: %w", err)
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		defer f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return refusef("workspace %s: another session works here; end it first, or use another folder (git worktree add makes one)", s.Workspace.Name())
+	for {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+		if err != nil {
+			return fmt.Errorf("session: lock: %w", err)
 		}
-		return fmt.Errorf("session: lock: %w", err)
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			f.Close()
+			if errors.Is(err, unix.EWOULDBLOCK) {
+				return refusef("workspace %s: another session works here; end it first, or use another folder (git worktree add makes one)", s.Workspace.Name())
+			}
+			return fmt.Errorf("session: lock: %w", err)
+		}
+		// The session that held it before may have removed the name meanwhile; then this lock guards nothing.
+		mine, err := f.Stat()
+		now, nerr := os.Lstat(path)
+		if err == nil && nerr == nil && os.SameFile(mine, now) {
+			s.lock = f
+			return nil
+		}
+		f.Close()
 	}
-	s.lock = f
-	return nil
 }
 
 // expand replaces the placeholders of manifest values.

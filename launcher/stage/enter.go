@@ -17,7 +17,8 @@ import (
 const (
 	enterPlanFD    = 3
 	enterReportFD  = 4
-	enterRequestFD = 5
+	enterReleaseFD = 5
+	enterRequestFD = 6
 )
 
 // Enter is the child of pid 1: it gives up everything, proves it, and executes the target. It returns only on failure.
@@ -53,6 +54,11 @@ func enter(p *Plan) error {
 			return fmt.Errorf("seccomp: filter %d: %w", i, err)
 		}
 	}
+	// The probe comes once pid 1 has given up its privileges too: against a pid 1 with another uid, file permissions
+	// would answer for Landlock.
+	if err := waitRelease(enterReleaseFD); err != nil {
+		return err
+	}
 	for _, c := range p.Probe {
 		if err := c.run(); err != nil {
 			return err
@@ -72,6 +78,16 @@ func enter(p *Plan) error {
 	// A dumpable target again: exec resets it, as it resets signal handlers; ignored signals are inherited.
 	if err := syscall.Exec(cmd.Path, cmd.Argv, cmd.Env); err != nil {
 		return fmt.Errorf("exec %s: %w", cmd.Path, err)
+	}
+	return nil
+}
+
+// waitRelease waits for pid 1's word that it is ready. EOF without it means that pid 1 could not get ready.
+func waitRelease(fd int) error {
+	f := os.NewFile(uintptr(fd), "release")
+	defer f.Close()
+	if n, err := io.ReadFull(f, make([]byte, 1)); n != 1 {
+		return fmt.Errorf("pid 1 did not get ready: %w", err)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"github.com/sharness/sharness/internal/confine"
@@ -24,14 +25,17 @@ func Init() int {
 	if err != nil {
 		return fail(err)
 	}
-	pid, err := start(plan)
+	child, terminal, err := start(plan)
 	if err != nil {
 		return fail(err)
 	}
 	if err := dropInit(plan); err != nil {
 		return fail(fmt.Errorf("pid 1: %w", err))
 	}
-	return reap(pid)
+	if err := child.release(); err != nil {
+		return fail(err)
+	}
+	return reap(child.pid, terminal)
 }
 
 // fail says on the status socket why nothing runs.
@@ -57,55 +61,58 @@ func readPlan(fd int) (*Plan, error) {
 	return &p, nil
 }
 
-// start takes the steps that need privilege, in the only safe order, and returns the pid of Enter once it has executed
-// the target.
-func start(p *Plan) (int, error) {
+// start takes the steps that need privilege, in the only safe order. It returns Enter, which waits to be released, and
+// the terminal if there is one: pid 1 keeps it for job control.
+func start(p *Plan) (*entering, *os.File, error) {
 	// Pid 1 leads a session of its own: it shares no terminal and no process group with the supervisor.
 	if _, err := unix.Setsid(); err != nil {
-		return 0, fmt.Errorf("setsid: %w", err)
+		return nil, nil, fmt.Errorf("setsid: %w", err)
 	}
 	// Below the group that this process was born in; Enter is forked from this thread and inherits it.
 	if err := unix.Unshare(unix.CLONE_NEWCGROUP); err != nil {
-		return 0, fmt.Errorf("cgroup namespace: %w", err)
+		return nil, nil, fmt.Errorf("cgroup namespace: %w", err)
 	}
 	if err := unix.Sethostname([]byte(p.Hostname)); err != nil {
-		return 0, fmt.Errorf("hostname: %w", err)
+		return nil, nil, fmt.Errorf("hostname: %w", err)
 	}
 	if err := loopbackUp(); err != nil {
-		return 0, err
+		return nil, nil, err
 	}
 	// The view. Files and links first: they need the bare root tmpfs, which sealRoot then closes.
 	if err := newRoot(); err != nil {
-		return 0, err
+		return nil, nil, err
 	}
 	unix.Umask(0o022)
 	if err := writeFiles(p.Files, p.Links); err != nil {
-		return 0, err
+		return nil, nil, err
 	}
 	for _, m := range p.Mounts {
 		if err := attach(m); err != nil {
-			return 0, err
+			return nil, nil, err
 		}
+	}
+	if err := protectWorkspace(p.Protected); err != nil {
+		return nil, nil, err
 	}
 	// Sysctls before the masks: behind them they cannot be written.
 	if err := writeSysctls(p.Sysctls); err != nil {
-		return 0, err
+		return nil, nil, err
 	}
 	if err := maskProc(p.MaskProc, p.ReadProc); err != nil {
-		return 0, err
+		return nil, nil, err
 	}
 	if err := sealRoot(); err != nil {
-		return 0, err
+		return nil, nil, err
 	}
 	for _, r := range p.Rlimits {
 		lim := unix.Rlimit{Cur: r.Soft, Max: r.Hard}
 		if err := unix.Setrlimit(r.Resource, &lim); err != nil {
-			return 0, fmt.Errorf("rlimit %d: %w", r.Resource, err)
+			return nil, nil, fmt.Errorf("rlimit %d: %w", r.Resource, err)
 		}
 	}
-	stdio, err := openStdio(p)
+	stdio, terminal, err := openStdio(p)
 	if err != nil {
-		return 0, err
+		return nil, nil, err
 	}
 	defer func() {
 		for _, f := range stdio {
@@ -115,98 +122,106 @@ func start(p *Plan) (int, error) {
 	// The outer domain before the fork: the target's is nested below it, so that pid 1 may signal the target and the
 	// target may not signal pid 1. Mounting is over by now, Landlock refuses it from here on (landlock(7)).
 	if err := p.Outer.Restrict(); err != nil {
-		return 0, fmt.Errorf("landlock: outer domain: %w", err)
+		return nil, nil, fmt.Errorf("landlock: outer domain: %w", err)
 	}
-	return startEnter(p, stdio)
+	child, err := startEnter(p, stdio)
+	return child, terminal, err
 }
 
-// openStdio gives the three standard streams of the target.
-func openStdio(p *Plan) ([3]*os.File, error) {
-	var out [3]*os.File
-	var slave *os.File
+// openStdio gives the three standard streams of the target, and the terminal itself.
+func openStdio(p *Plan) (out [3]*os.File, terminal *os.File, err error) {
 	if p.Terminal {
-		var err error
-		if slave, err = openTerminal(p.UID, p.GID); err != nil {
-			return out, err
+		if terminal, err = openTerminal(p.UID, p.GID); err != nil {
+			return out, nil, err
 		}
-		defer slave.Close()
 	}
 	for i, fd := range p.Stdio {
 		switch {
 		case fd >= 0:
 			unix.CloseOnExec(fd)
 			out[i] = os.NewFile(uintptr(fd), fmt.Sprintf("stdio%d", i))
-		case slave != nil:
-			dup, err := unix.FcntlInt(slave.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+		case p.Stdio[i] == StdioTerminal && terminal != nil:
+			dup, err := unix.FcntlInt(terminal.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 			if err != nil {
-				return out, fmt.Errorf("terminal: duplicate: %w", err)
+				return out, nil, fmt.Errorf("terminal: duplicate: %w", err)
 			}
 			out[i] = os.NewFile(uintptr(dup), "terminal")
 		default:
 			f, err := os.OpenFile("/dev/null", os.O_RDWR|unix.O_CLOEXEC, 0)
 			if err != nil {
-				return out, fmt.Errorf("stdio: %w", err)
+				return out, nil, fmt.Errorf("stdio: %w", err)
 			}
 			out[i] = f
 		}
 	}
-	return out, nil
+	return out, terminal, nil
 }
 
-// startEnter starts the second process of the stage and waits until it has executed the target: its report pipe is
-// close-on-exec, so EOF means that the target runs, and a text says which step failed.
-func startEnter(p *Plan, stdio [3]*os.File) (int, error) {
+// entering is the second process of the stage while it is on its way.
+type entering struct {
+	pid       int
+	report    *os.File // close-on-exec over there: EOF means that the target runs, a text says which step failed
+	releasing *os.File
+}
+
+// startEnter starts the second process of the stage.
+func startEnter(p *Plan, stdio [3]*os.File) (*entering, error) {
 	planFD, err := encodePlan(p)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	defer unix.Close(planFD)
 	report, reportW, err := os.Pipe()
 	if err != nil {
-		return 0, fmt.Errorf("report pipe: %w", err)
+		return nil, fmt.Errorf("report pipe: %w", err)
 	}
-	defer report.Close()
-	files := []uintptr{stdio[0].Fd(), stdio[1].Fd(), stdio[2].Fd(), uintptr(planFD), reportW.Fd()}
+	defer reportW.Close()
+	releaseR, release, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("release pipe: %w", err)
+	}
+	defer releaseR.Close()
+	files := []uintptr{stdio[0].Fd(), stdio[1].Fd(), stdio[2].Fd(), uintptr(planFD), reportW.Fd(), releaseR.Fd()}
 	if p.Request >= 0 {
 		files = append(files, uintptr(p.Request))
 	}
 	attr := &syscall.ProcAttr{Files: files, Env: []string{}, Sys: &syscall.SysProcAttr{Setpgid: true}}
-	if p.Terminal {
+	if p.Terminal && p.Front {
 		attr.Sys.Foreground = true
-		attr.Sys.Ctty = terminalIndex(p)
+		attr.Sys.Ctty = int(stdio[slices.Index(p.Stdio[:], StdioTerminal)].Fd())
 	}
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{"sharness-init", "enter"}, attr)
-	reportW.Close()
 	if err != nil {
-		return 0, fmt.Errorf("start second stage: %w", err)
+		return nil, fmt.Errorf("start second stage: %w", err)
 	}
 	if p.Request >= 0 {
 		unix.Close(p.Request)
 	}
-	text, err := io.ReadAll(io.LimitReader(report, maxText))
-	if err != nil {
-		return 0, fmt.Errorf("second stage: %w", err)
-	}
-	if len(text) > 0 {
-		return 0, errors.New(string(text))
-	}
-	return pid, nil
+	return &entering{pid: pid, report: report, releasing: release}, nil
 }
 
-// terminalIndex is the standard stream that is the terminal.
-func terminalIndex(p *Plan) int {
-	for i, fd := range p.Stdio {
-		if fd < 0 {
-			return i
-		}
+// release lets Enter go on and waits until it has executed the target.
+func (e *entering) release() error {
+	defer e.report.Close()
+	_, werr := e.releasing.Write([]byte{1})
+	e.releasing.Close()
+	text, err := io.ReadAll(io.LimitReader(e.report, maxText))
+	if err != nil {
+		return fmt.Errorf("second stage: %w", err)
 	}
-	return 0
+	if len(text) > 0 {
+		return errors.New(string(text))
+	}
+	if werr != nil {
+		return fmt.Errorf("second stage: %w", werr)
+	}
+	return nil
 }
 
 // encodePlan hands the plan on without what only Init needs.
 func encodePlan(p *Plan) (int, error) {
 	q := *p
-	q.Mounts, q.Files, q.Links = nil, nil, nil
+	q.Mounts, q.Files, q.Links, q.Protected = nil, nil, nil, nil
 	data, err := json.Marshal(&q)
 	if err != nil {
 		return -1, fmt.Errorf("plan: %w", err)
@@ -292,14 +307,14 @@ func giveUp(uid, gid uint32) error {
 
 // reap waits for the target and for every orphan of the namespace, and serves the status socket. When pid 1 returns,
 // the kernel ends everything that is left in the namespace (pid_namespaces(7)).
-func reap(target int) int {
+func reap(target int, terminal *os.File) int {
 	// A signal from inside must not end pid 1: the Go runtime installs handlers, so the kernel's protection of an init
 	// without handlers does not reach all of them.
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
 	if err := Send(StatusFD, Message{Type: MsgRunning}, -1); err != nil {
 		return 125
 	}
-	go serveStatus(target)
+	go serveStatus(target, terminal)
 	for {
 		var ws unix.WaitStatus
 		pid, err := unix.Wait4(-1, &ws, unix.WUNTRACED, nil)
@@ -329,7 +344,7 @@ func exited(m Message) int {
 
 // serveStatus takes orders from the supervisor. Its end is the end of the domain: that is the second cord beside
 // PDEATHSIG.
-func serveStatus(target int) {
+func serveStatus(target int, terminal *os.File) {
 	for {
 		m, _, err := Receive(StatusFD)
 		if err != nil {
@@ -339,6 +354,14 @@ func serveStatus(target int) {
 		case MsgSignal:
 			signalGroup(target, unix.Signal(m.A))
 		case MsgContinue:
+			if terminal != nil {
+				group := unix.Getpgrp()
+				if m.A == 1 {
+					group = target
+				}
+				// A terminal that hangs up meanwhile ends the target anyway.
+				_ = unix.IoctlSetPointerInt(int(terminal.Fd()), unix.TIOCSPGRP, group)
+			}
 			signalGroup(target, unix.SIGCONT)
 		default:
 			os.Exit(125)

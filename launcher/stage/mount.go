@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/sharness/sharness/launcher/protect"
 	"golang.org/x/sys/unix"
 )
 
@@ -157,6 +158,31 @@ func writeFiles(files []File, links []Link) error {
 		if err := os.Symlink(l.Target, l.Path); err != nil && !errors.Is(err, os.ErrExist) {
 			return fmt.Errorf("view: link %s: %w", l.Path, err)
 		}
+	}
+	return nil
+}
+
+// protectWorkspace binds the protected entries of the workspace onto themselves. protect.Attach follows no link on the
+// way and makes nothing in the user's tree.
+func protectWorkspace(p *Protected) error {
+	if p == nil || len(p.Entries) == 0 {
+		return nil
+	}
+	root, err := unix.Open(p.Root, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("protect: open %s: %w", p.Root, err)
+	}
+	defer unix.Close(root)
+	mounts := make([]protect.Mount, len(p.Entries))
+	for i, e := range p.Entries {
+		mounts[i] = protect.Mount{Rel: string(e.Rel), ReadOnly: e.ReadOnly, Kind: e.Kind}
+	}
+	missing, err := protect.Attach(root, mounts)
+	if err != nil {
+		return err
+	}
+	if len(missing) > 0 && !p.Absent {
+		return fmt.Errorf("protect: %q was there when the session started and is gone", missing[0])
 	}
 	return nil
 }

@@ -8,7 +8,10 @@
 // its own and can neither signal nor trace it (ptrace(2), landlock(7)).
 package stage
 
-import "github.com/sharness/sharness/internal/confine"
+import (
+	"github.com/sharness/sharness/internal/confine"
+	"github.com/sharness/sharness/launcher/protect"
+)
 
 // The descriptors that Init starts with; those of Plan.Mounts and of the standard streams follow.
 const (
@@ -17,18 +20,25 @@ const (
 	FirstFD  = 5
 )
 
+// What a standard stream can be instead of a descriptor.
+const (
+	StdioNull     = -1 // /dev/null of the view
+	StdioTerminal = -2
+)
+
 // Plan is the whole domain of one process tree, written by the launcher and read from a sealed memfd. Descriptors
 // are named by their number in Init.
 type Plan struct {
 	Kind     Kind   `json:"kind"`
 	Hostname string `json:"hostname"`
 
-	Mounts   []Mount  `json:"mounts"`    // in order, attached below the new root
-	Files    []File   `json:"files"`     // generated, written into the root before the mounts
-	Links    []Link   `json:"links"`     // made before the mounts
-	Sysctls  []Sysctl `json:"sysctls"`   // of the new namespaces, written and read back
-	MaskProc []string `json:"mask_proc"` // below /proc: files become /dev/null, folders an empty one
-	ReadProc []string `json:"read_proc"` // below /proc, read-only
+	Mounts    []Mount    `json:"mounts"` // in order, attached below the new root
+	Files     []File     `json:"files"`  // generated, written into the root before the mounts
+	Links     []Link     `json:"links"`  // made before the mounts
+	Protected *Protected `json:"protected,omitempty"`
+	Sysctls   []Sysctl   `json:"sysctls"`   // of the new namespaces, written and read back
+	MaskProc  []string   `json:"mask_proc"` // below /proc: files become /dev/null, folders an empty one
+	ReadProc  []string   `json:"read_proc"` // below /proc, read-only
 
 	UID      uint32           `json:"uid"`
 	GID      uint32           `json:"gid"`
@@ -45,7 +55,8 @@ type Plan struct {
 	CwdBelow []string `json:"cwd_below"` // after chdir, getcwd must answer one of these or a path below
 	Request  int      `json:"request"`   // descriptor of the sealed request memfd, read after the drop; -1: none
 	Terminal bool     `json:"terminal"`  // make a pty in the view's own devpts; its master goes home over the status socket
-	Stdio    [3]int   `json:"stdio"`     // descriptors that become 0-2; -1: the terminal, or /dev/null of the view without one
+	Front    bool     `json:"front"`     // the target starts as the foreground group of its terminal; else pid 1's group is
+	Stdio    [3]int   `json:"stdio"`     // descriptors that become 0-2, StdioTerminal or StdioNull
 }
 
 // Kind says whose domain it is.
@@ -67,6 +78,22 @@ type Mount struct {
 	Set    uint64 `json:"set,omitempty"`    // MOUNT_ATTR_* of Fstype and Bind
 	Clear  uint64 `json:"clear,omitempty"`
 	IsFile bool   `json:"is_file,omitempty"` // the mount point is a file
+}
+
+// Protected are the entries of the workspace that this view must not change. They are bound onto themselves once the
+// workspace is attached.
+type Protected struct {
+	Root    string           `json:"root"`
+	Entries []ProtectedEntry `json:"entries"`
+	// Absent entries are no error: the user removed them outside since the session started.
+	Absent bool `json:"absent"`
+}
+
+// ProtectedEntry is a protect.Mount; its path need not be UTF-8.
+type ProtectedEntry struct {
+	Rel      []byte       `json:"rel"`
+	ReadOnly bool         `json:"read_only"`
+	Kind     protect.Kind `json:"kind"`
 }
 
 // File is a generated file of the view; one whose Path ends in "/" is a folder.

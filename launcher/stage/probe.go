@@ -15,20 +15,20 @@ import (
 // What the self-probe can try. Each one is an attempt that the finished domain must refuse; it runs in the process
 // that executes the target next, under the very domain the target gets.
 const (
-	TryExec      Try = "exec"      // execute Path, which is not pinned
-	TryWrite     Try = "write"     // open Path for writing
-	TryMemfd     Try = "memfd"     // memfd_create
-	TryNewUser   Try = "new-user"  // unshare(CLONE_NEWUSER)
-	TryMount     Try = "mount"     // mount a tmpfs on /
-	TryPtrace    Try = "ptrace"    // ptrace(PTRACE_TRACEME)
-	TrySignalOne Try = "signal"    // kill(1, 0): pid 1 has the same uid, only a Landlock scope refuses it
-	TryIOUring   Try = "io-uring"  // io_uring_setup
-	TryBPF       Try = "bpf"       // bpf(BPF_MAP_CREATE)
-	TryVsock     Try = "vsock"     // socket(AF_VSOCK)
-	TryMPTCP     Try = "mptcp"     // socket(…, IPPROTO_MPTCP)
-	TryCaps      Try = "caps"      // all five capability sets empty, no_new_privs set, seccomp on
-	TryConnect   Try = "connect"   // TCP to a port that no rule grants
-	TryMapExec   Try = "map-exec"  // map Path executable, which is not pinned
+	TryExec      Try = "exec"     // execute Path, which is not pinned
+	TryWrite     Try = "write"    // open Path for writing
+	TryMemfd     Try = "memfd"    // memfd_create
+	TryNewUser   Try = "new-user" // unshare(CLONE_NEWUSER)
+	TryMount     Try = "mount"    // mount a tmpfs on /
+	TryPtrace    Try = "ptrace"   // ptrace(PTRACE_TRACEME)
+	TrySignalOne Try = "signal"   // kill(1, 0): pid 1 has the same uid, only a Landlock scope refuses it
+	TryIOUring   Try = "io-uring" // io_uring_setup
+	TryBPF       Try = "bpf"      // bpf(BPF_MAP_CREATE)
+	TryVsock     Try = "vsock"    // socket(AF_VSOCK)
+	TryMPTCP     Try = "mptcp"    // socket(…, IPPROTO_MPTCP)
+	TryCaps      Try = "caps"     // all five capability sets empty, no_new_privs set, seccomp on
+	TryConnect   Try = "connect"  // TCP to a port that no rule grants
+	TryMapExec   Try = "map-exec" // map Path executable, which is not pinned
 )
 
 // run makes the attempt and returns an error when it was not refused.

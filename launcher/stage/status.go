@@ -21,7 +21,7 @@ const (
 	MsgExited   MessageType = 5 // A: 0 status, 1 signal; B: the value
 
 	MsgSignal   MessageType = 16 // A: signal for the target's process group
-	MsgContinue MessageType = 17
+	MsgContinue MessageType = 17 // A: 1 makes the target's group the foreground group of its terminal first, 0 pid 1's
 )
 
 // Message is one datagram. Its head is three little-endian u32; Text follows for MsgError alone.

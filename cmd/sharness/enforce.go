@@ -1,0 +1,220 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/sharness/sharness/event"
+	"github.com/sharness/sharness/event/sink"
+	"github.com/sharness/sharness/launcher"
+	"github.com/sharness/sharness/launcher/pin"
+	"github.com/sharness/sharness/manifest"
+	"github.com/spf13/cobra"
+)
+
+// sessionFlags are common to what opens a session.
+type sessionFlags struct {
+	manifest  string
+	workspace string
+	events    []string
+	allowOpen []string
+}
+
+func (f *sessionFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVarP(&f.manifest, "manifest", "m", "", "manifest `FILE` (default /etc/sharness/NAME.yaml, NAME the base name of CMD)")
+	cmd.Flags().StringVar(&f.workspace, "workspace", "", "folder to work on (default the manifest's, which is by default the current folder)")
+	cmd.Flags().StringArrayVar(&f.events, "events", nil, "where events go: -, a file, journald, syslog; repeatable (default /var/log/sharness/NAME.jsonl)")
+	cmd.Flags().StringArrayVar(&f.allowOpen, "allow-open", nil, "start although `DOOR` is open on this host; repeatable, logged")
+	_ = cmd.MarkFlagFilename("manifest", "yaml")
+	_ = cmd.MarkFlagDirname("workspace")
+}
+
+// open reads the manifest and makes the options that do not depend on the kind of session.
+func (f *sessionFlags) open(name string) (launcher.Options, error) {
+	o := launcher.Options{AllowOpen: f.allowOpen, Env: os.Environ(), Notice: notice}
+	path := f.manifest
+	if path == "" {
+		path = filepath.Join("/etc/sharness", name+".yaml")
+	}
+	m, err := enforcedManifest(path)
+	if errors.Is(err, os.ErrNotExist) && f.manifest == "" {
+		return o, &exitError{126, fmt.Errorf("manifest %s: does not exist; make one: sudo sharness manifest new --profile %s -- %s", path, profileFor(name), name)}
+	}
+	if err != nil {
+		return o, &exitError{126, err}
+	}
+	o.Manifest = m
+	if o.Dir, err = os.Getwd(); err != nil {
+		return o, &exitError{126, fmt.Errorf("current folder: %w", err)}
+	}
+	o.Workspace = f.workspace
+	if o.Workspace == "" {
+		o.Workspace = m.Workspace.Path
+	}
+	if len(f.events) == 0 {
+		spec, err := launcher.DefaultSink(m.Name)
+		if err != nil {
+			return o, &exitError{126, err}
+		}
+		o.Sinks = []sink.Spec{spec}
+	}
+	for _, e := range f.events {
+		spec, err := sink.ParseSpec(e, o.Dir)
+		if err != nil {
+			return o, &exitError{126, err}
+		}
+		o.Sinks = append(o.Sinks, spec)
+	}
+	return o, nil
+}
+
+// enforcedManifest reads a manifest that decides what may run: it must be where nobody but root can write.
+func enforcedManifest(path string) (*manifest.Manifest, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("manifest %s: %w", path, err)
+	}
+	data, err := pin.ReadManifest(abs)
+	if err != nil {
+		return nil, fmt.Errorf("manifest %w", err)
+	}
+	m, err := manifest.Parse(path, data)
+	if err != nil {
+		return nil, err
+	}
+	if m.Learned != nil && !m.Learned.Complete {
+		return nil, fmt.Errorf("manifest %s: was learned from an incomplete run; learn again", path)
+	}
+	return m.WithDefaults(), nil
+}
+
+// profileFor suggests a profile by the command's name.
+func profileFor(name string) string {
+	for _, p := range manifest.Profiles() {
+		if p == name {
+			return p
+		}
+	}
+	return "plain"
+}
+
+func newEnforceCmd() *cobra.Command {
+	var f sessionFlags
+	cmd := &cobra.Command{
+		Use:   "enforce [-m FILE] [--workspace DIR] [--events SINK]… [--allow-open DOOR]… -- CMD [ARG…]",
+		Short: "Run CMD in the domain its manifest describes",
+		Long: `enforce starts CMD in its domain: own namespaces, a view in which only pinned files can be executed, Landlock,
+two seccomp filters, its own uid without capabilities. What the manifest does not list cannot be started, and what
+is routed (a shell, git) runs in a fresh sandbox of the bash-server.
+
+The exit status is CMD's own (128+n for signal n), 125 when sharness failed, 126 when it refused to start and
+nothing has changed, 127 when CMD was not found.`,
+		Example: "  sudo sharness enforce -- claude\n  sudo sharness enforce -m agent.yaml --workspace ~/project --events - -- agent --flag",
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			o, err := f.open(filepath.Base(args[0]))
+			if err != nil {
+				return err
+			}
+			if err := sameCommand(args[0], o.Manifest); err != nil {
+				return err
+			}
+			o.Args, o.Stdio = args[1:], [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
+			status, err := launcher.Enforce(o)
+			if err != nil {
+				return asExit(err, f.manifest, o.Manifest.Name)
+			}
+			if status != 0 {
+				return &exitError{code: status}
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}
+
+// sameCommand refuses to run another command than the manifest's under its name.
+func sameCommand(name string, m *manifest.Manifest) error {
+	if strings.Contains(name, "/") {
+		abs, err := filepath.Abs(name)
+		if err != nil {
+			return &exitError{127, fmt.Errorf("command %s: %w", name, err)}
+		}
+		got, err := filepath.EvalSymlinks(abs)
+		if err != nil {
+			return &exitError{127, fmt.Errorf("command: %w", err)}
+		}
+		if want, err := filepath.EvalSymlinks(m.Command[0]); abs != m.Command[0] && (err != nil || got != want) {
+			return &exitError{126, fmt.Errorf("command %s: the manifest %s is for %s", name, m.Name, m.Command[0])}
+		}
+		return nil
+	}
+	if filepath.Base(m.Command[0]) != name && m.Name != name {
+		return &exitError{126, fmt.Errorf("command %s: the manifest %s is for %s", name, m.Name, m.Command[0])}
+	}
+	return nil
+}
+
+// asExit gives an error its exit status, and a changed file the command that accepts it.
+func asExit(err error, path, name string) error {
+	var changed *launcher.ChangedError
+	if errors.As(err, &changed) {
+		m := ""
+		if path != "" {
+			m = "-m " + path + " "
+		} else {
+			m = "-m /etc/sharness/" + name + ".yaml "
+		}
+		return &exitError{126, fmt.Errorf("%w; if you updated it: sudo sharness manifest pin %s%s", changed, m, changed.Path)}
+	}
+	var refused *launcher.Refused
+	if errors.As(err, &refused) {
+		return &exitError{126, err}
+	}
+	return &exitError{125, err}
+}
+
+// notice prints one line for the person, beside whatever the terminal shows.
+func notice(line string) { fmt.Fprintln(os.Stderr, "sharness:", event.Escape(line)) }
+
+func newServeCmd() *cobra.Command {
+	var f sessionFlags
+	cmd := &cobra.Command{
+		Use:   "serve -m FILE [--workspace DIR] [--events SINK]…",
+		Short: "Offer the bash-server to root on this host, without an orchestrator",
+		Long: `serve runs the bash-server alone, until it is interrupted. It prints the socket; root connects through it:
+
+    SHARNESS_SOCKET=/run/sharness/ID/bash.sock sharness-bash -c 'make test'`,
+		Args: cobra.NoArgs,
+		RunE: func(_ *cobra.Command, _ []string) error {
+			if f.manifest == "" {
+				return &exitError{126, errors.New("serve: which manifest? give one with -m FILE")}
+			}
+			o, err := f.open("")
+			if err != nil {
+				return err
+			}
+			o.Ready = func(socket string) { fmt.Println("SHARNESS_SOCKET=" + socket) }
+			stop := make(chan struct{})
+			signals := make(chan os.Signal, 1)
+			signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+			go func() {
+				<-signals
+				close(stop)
+			}()
+			if err := launcher.Serve(o, stop); err != nil {
+				return asExit(err, f.manifest, o.Manifest.Name)
+			}
+			return nil
+		},
+	}
+	f.add(cmd)
+	return cmd
+}

@@ -1,0 +1,388 @@
+// Package launcher starts an orchestrator in its domain and serves its commands: Probe (package host) says what this host
+// can do, Resolve (package resolve) whether that is enough for a manifest, a Session who works where, and Enforce does it.
+//
+// It runs as root and parses nothing that comes from inside: what reads a client's or an orchestrator's bytes is a
+// process of its own without privilege. It promises that a layer which could not be applied ends the start, and that
+// nothing is left when it returns. It does not trace: denials are reported by the agent package's programs.
+package launcher
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+
+	"github.com/sharness/sharness/bashserver"
+	"github.com/sharness/sharness/bashserver/wire"
+	"github.com/sharness/sharness/event"
+	"github.com/sharness/sharness/event/sink"
+	"github.com/sharness/sharness/launcher/filter"
+	"github.com/sharness/sharness/launcher/pin"
+	"github.com/sharness/sharness/launcher/protect"
+	"github.com/sharness/sharness/launcher/relay"
+	"github.com/sharness/sharness/manifest"
+	"golang.org/x/sys/unix"
+)
+
+// Options say what to run and where.
+type Options struct {
+	Manifest  *manifest.Manifest // with defaults
+	Workspace string
+	AllowOpen []string    // doors that may be open
+	Args      []string    // the user's own arguments, after those of the manifest
+	Env       []string    // the caller's environment
+	Dir       string      // the caller's working directory
+	Stdio     [3]*os.File // the caller's 0-2
+	Sinks     []sink.Spec // where events go
+	Notice    func(string)
+	Ready     func(socket string) // Serve: called when the socket answers
+}
+
+// run is a session with its processes. Its fields are filled in the order of start and let go of in the other.
+type run struct {
+	o  Options
+	s  *Session
+	sp *spawner
+
+	parent  *cgroup // of the session, holds the others
+	group   *cgroup // of the orchestrator
+	sink    *sinkProcess
+	events  *sink.Sender
+	watcher *watcher
+	set     *protect.Set
+	server  *server
+	bashd   *keeper
+	relay   *keeper
+	netns   *os.File
+	hosts   []hostEntry
+	before  *stateFiles
+
+	orchestrator atomic.Int64 // pid of its pid 1 on the host; 0 while there is none
+}
+
+// Enforce runs the manifest's command in its domain and returns its exit status (128+n for signal n). A *Refused error
+// means that nothing was started and nothing has changed.
+func Enforce(o Options) (status int, err error) {
+	r, err := open(o)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err := r.startServices(true); err != nil {
+		return 0, err
+	}
+	return r.runOrchestrator()
+}
+
+// Serve offers the bash-server to root on this host, without an orchestrator, until stop is closed.
+func Serve(o Options, stop <-chan struct{}) (err error) {
+	r, err := open(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.close()) }()
+	if err := r.startServices(false); err != nil {
+		return err
+	}
+	o.Ready(r.s.socketPath())
+	<-stop
+	return nil
+}
+
+// open does what may refuse, and makes what a session needs of folders and groups.
+func open(o Options) (*run, error) {
+	s, err := openSession(o.Manifest, o.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{o: o, s: s}
+	if err := r.open(); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+func (r *run) open() error {
+	if err := r.s.prepare(r.o.AllowOpen); err != nil {
+		return err
+	}
+	if err := r.s.checkIntegrity(); err != nil {
+		return &Refused{err}
+	}
+	unlock, err := lockHost()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	// What a power cut or SIGKILL left goes first; that something could not go must not stop a new session.
+	if _, err := collect(); err != nil {
+		r.o.Notice(err.Error())
+	}
+	if err := r.s.reserve(); err != nil {
+		return err
+	}
+	r.sp = newSpawner()
+	if r.parent, err = newCgroup(cgroupRoot+"/"+r.s.ID, cgroupLimits{}); err != nil {
+		return err
+	}
+	lim := r.s.Manifest.Limits
+	r.group, err = newCgroup(r.s.cgroupPath("orchestrator"), cgroupLimits{pids: lim.Pids, memory: uint64(lim.Memory)})
+	return err
+}
+
+// startServices starts what stands around the domain, from the outside in: events first, so that everything after
+// them can be told.
+func (r *run) startServices(orchestrator bool) error {
+	var err error
+	if r.sink, err = startSink(r.sp, r.s, r.o.Sinks); err != nil {
+		return err
+	}
+	r.events = r.sink.events
+	r.reportLayers()
+	if r.watcher, err = startWatcher(r.sp, r.s, r.events, r.sink.ends[feedWatch], r.onHint, r.onReplaced); err != nil {
+		return err
+	}
+	r.set = r.watcher.set
+	if err := r.startServer(orchestrator); err != nil {
+		return err
+	}
+	if !orchestrator {
+		return nil
+	}
+	return r.startNetwork()
+}
+
+// reportLayers says which layers hold and which doors stand open, and why.
+func (r *run) reportLayers() {
+	r.events.Send(event.Event{Type: event.SessionStart, Data: map[string]any{
+		"manifest": r.s.Manifest.Name, "kernel": r.s.Features.Kernel, "landlock_abi": r.s.Decision.Landlock.ABI, "uid": r.s.UID,
+	}})
+	for _, l := range r.s.Decision.Layers {
+		if l.Holds {
+			r.events.Send(event.Event{Type: event.LayerApplied, Layer: string(l.Name)})
+		}
+	}
+	for _, d := range r.s.Decision.Doors {
+		if !d.Closed {
+			r.events.Send(event.Event{Type: event.LayerOpen, Door: d.ID, Detail: d.Reason(), Cause: d.Allowed})
+		}
+	}
+}
+
+func (r *run) startServer(orchestrator bool) error {
+	owner, admit := 0, admitRoot
+	if orchestrator {
+		owner, admit = r.s.UID, admitGroup(r.s.UID, r.group)
+	}
+	listen, err := listenSocket(r.s.socketPath(), owner)
+	if err != nil {
+		return err
+	}
+	r.server = &server{s: r.s, sp: r.sp, set: r.set, events: r.events, listen: listen, admit: admit, open: map[uint64]bool{}, running: map[uint64]*runningCommand{}}
+	if r.s.Manifest.Sandbox.Network == manifest.NetworkSession {
+		if r.server.netns, _, err = newNetNS(nil); err != nil {
+			return err
+		}
+	}
+	config, err := r.bashdConfig()
+	if err != nil {
+		return err
+	}
+	if !orchestrator {
+		// Outside a view the client is the host's own file.
+		if config.ClientPath, err = Helper("sharness-bash"); err != nil {
+			return err
+		}
+	}
+	r.bashd, err = keep("sharness-bashd", r.events, func() (*helperProcess, error) { return r.startBashd(config) })
+	if err != nil {
+		return err
+	}
+	go r.server.accept()
+	return nil
+}
+
+// startBashd starts one sharness-bashd with a control socket of its own. The listening socket stays with the
+// supervisor, so that a client which connects in between waits instead of failing.
+func (r *run) startBashd(config bashserver.Config) (*helperProcess, error) {
+	ours, theirs, err := socketpair(unix.SOCK_SEQPACKET)
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	rc, err := wire.NewRecordConn(ours)
+	if err != nil {
+		return nil, err
+	}
+	uid := helperUID(r.s.UID, helperBashd)
+	p, err := r.sp.startHelper(helperSpec{name: "sharness-bashd", uid: uid, gid: uid, control: theirs, events: r.sink.ends[feedBashd], config: config})
+	if err != nil {
+		rc.Close()
+		return nil, err
+	}
+	r.server.mu.Lock()
+	r.server.bashd = rc
+	r.server.mu.Unlock()
+	go func() {
+		// A bashd that breaks the protocol is ended; its keeper says so and starts another.
+		_ = r.server.control(rc)
+		_ = unix.Kill(p.pid, unix.SIGKILL)
+	}()
+	return p, nil
+}
+
+func (r *run) bashdConfig() (bashserver.Config, error) {
+	m := r.s.Manifest
+	progs, err := helperFilter(filter.Options{Memfd: true})
+	if err != nil {
+		return bashserver.Config{}, err
+	}
+	set := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	for name, value := range m.Sandbox.Env.Set {
+		if set[name], err = r.s.expand(value); err != nil {
+			return bashserver.Config{}, refusef("sandbox.env.set %s: %w", name, err)
+		}
+	}
+	c := bashserver.Config{
+		Session: r.s.ID, ClientPath: viewClient, Routes: r.s.routes(), ShellPath: viewBash, Home: viewHome,
+		WorkspaceRoot: r.s.Workspace.Name(),
+		Env:           bashserver.Env{Pass: m.Sandbox.Env.Pass, Drop: append(m.Sandbox.Drop, m.Secrets.Env...), Set: set},
+		OutputLimit:   int64(m.Sandbox.Output),
+		LandlockABI:   r.s.helperLandlockABI(), Seccomp: progs[0],
+	}
+	for _, name := range m.Secrets.Env {
+		for _, kv := range r.o.Env {
+			if n, v, _ := strings.Cut(kv, "="); n == name && v != "" {
+				c.Secrets = append(c.Secrets, bashserver.Secret{Name: name, Value: v})
+			}
+		}
+	}
+	return c, nil
+}
+
+// startNetwork makes the orchestrator's network namespace and the relay behind its listeners.
+func (r *run) startNetwork() error {
+	addrs, hosts, eps, err := r.s.endpoints()
+	if err != nil {
+		return err
+	}
+	var listeners []*os.File
+	if r.netns, listeners, err = newNetNS(addrs); err != nil {
+		return err
+	}
+	r.hosts = hosts
+	if len(eps) == 0 {
+		return nil
+	}
+	progs, err := helperFilter(filter.Options{Network: true, Files: true})
+	if err != nil {
+		return err
+	}
+	uid := helperUID(r.s.UID, helperRelay)
+	r.relay, err = keep("sharness-relay", r.events, func() (*helperProcess, error) {
+		return r.sp.startHelper(helperSpec{name: "sharness-relay", uid: uid, gid: uid, events: r.sink.ends[feedRelay], extra: listeners,
+			config: relay.Config{Session: r.s.ID, Endpoints: eps, LandlockABI: r.s.helperLandlockABI(), Seccomp: progs}})
+	})
+	return err
+}
+
+// runOrchestrator builds the view, starts the command in it and stays with it until it has ended.
+func (r *run) runOrchestrator() (int, error) {
+	s := r.s
+	env, err := s.environ(r.o.Env)
+	if err != nil {
+		return 0, err
+	}
+	argv := append(append([]string{}, s.Manifest.Command...), s.Manifest.Args...)
+	argv = append(argv, r.o.Args...)
+	for i := range argv {
+		if i > 0 && i < len(s.Manifest.Command)+len(s.Manifest.Args) {
+			if argv[i], err = s.expand(argv[i]); err != nil {
+				return 0, &Refused{err}
+			}
+		}
+	}
+	dir := s.Workspace.Name()
+	if real, err := filepath.EvalSymlinks(r.o.Dir); err == nil && below(real, dir) {
+		dir = real
+	}
+	v, err := s.orchestratorView(r.hosts)
+	if err != nil {
+		return 0, err
+	}
+	plan := s.orchestratorPlan(v, r.set, argv, env, dir)
+	r.before = readState(s)
+	return r.attend(plan, v)
+}
+
+// close ends everything in the opposite order of start, and returns the first thing that could not be ended.
+func (r *run) close() error {
+	var errs []error
+	if r.server != nil {
+		r.server.close()
+	}
+	if r.bashd != nil {
+		r.bashd.stop()
+	}
+	if r.relay != nil {
+		r.relay.stop()
+	}
+	if r.netns != nil {
+		r.netns.Close()
+	}
+	if r.group != nil {
+		errs = append(errs, r.group.kill(), r.group.delete())
+	}
+	if r.watcher != nil {
+		// No process of the session is left that could make a protected name.
+		errs = append(errs, r.watcher.finish())
+	}
+	r.reportChanges()
+	if r.sink != nil {
+		r.events.Send(event.Event{Type: event.SessionEnd})
+		r.sink.finish()
+	}
+	unlock, err := lockHost()
+	errs = append(errs, err)
+	if r.parent != nil {
+		errs = append(errs, r.parent.delete())
+	}
+	r.s.Close()
+	removeEmpty()
+	unlock()
+	return errors.Join(errs...)
+}
+
+// reportChanges says what is not as it was: files under integrity, and the state files that the manifest names.
+func (r *run) reportChanges() {
+	if r.before == nil {
+		return
+	}
+	if err := r.s.checkIntegrity(); err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			r.o.Notice(line)
+			r.events.Send(event.Event{Type: event.IntegrityChanged, Detail: line})
+		}
+	}
+	for _, line := range r.before.changes(r.s) {
+		r.o.Notice(line)
+	}
+}
+
+// onHint tells running commands' clients what a refused write to git's configuration means.
+func (r *run) onHint(h uint64) {
+	if h == protect.HintGitConfig {
+		r.server.hint(h)
+	}
+}
+
+// hashPath hashes a file by name, for integrity.
+func hashPath(path string) (string, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return pin.HashFD(int(f.Fd()))
+}

@@ -1,0 +1,229 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// A session holds a lock on its runtime folder as long as its supervisor lives; the kernel lets go of it with the
+// process, however that ended.
+
+// lockDir takes the lock of a session's folder. It returns nil when another process holds it.
+func lockDir(dir string) (*os.File, error) {
+	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
+	}
+	return f, nil
+}
+
+// lockHost makes the sessions of a host take turns while they make and remove what they share: the folders that hold
+// their own. It returns what lets go of the lock.
+func lockHost() (unlock func(), err error) {
+	for {
+		if err := os.MkdirAll(filepath.Join(runDir, "locks"), 0o711); err != nil {
+			return func() {}, fmt.Errorf("session: %w", err)
+		}
+		path := filepath.Join(runDir, "locks", "host")
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // the last session has just removed the folder
+		}
+		if err != nil {
+			return func() {}, fmt.Errorf("session: %w", err)
+		}
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+			f.Close()
+			return func() {}, fmt.Errorf("session: lock: %w", err)
+		}
+		mine, err := f.Stat()
+		now, nerr := os.Lstat(path)
+		if err == nil && nerr == nil && os.SameFile(mine, now) {
+			return func() { f.Close() }, nil
+		}
+		f.Close()
+	}
+}
+
+// removeEmpty removes the folders that sessions share once none is left. The host's lock is held.
+func removeEmpty() {
+	for _, root := range cgroupRoots() {
+		_ = unix.Rmdir(root)
+	}
+	locks := filepath.Join(runDir, "locks")
+	entries, err := os.ReadDir(locks)
+	if err == nil && len(entries) == 1 && entries[0].Name() == "host" {
+		if all, err := os.ReadDir(runDir); err == nil && len(all) == 1 {
+			os.Remove(filepath.Join(locks, "host"))
+			os.Remove(locks)
+			os.Remove(runDir)
+		}
+	}
+	_ = unix.Rmdir(quarantineRoot)
+}
+
+// GC removes the runtime folders, the cgroups and the locks of sessions whose supervisor is gone, and says what it
+// removed. Every session does the same before it starts.
+func GC() ([]string, error) {
+	unlock, err := lockHost()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	removed, err := collect()
+	removeEmpty()
+	return removed, err
+}
+
+// collect is GC with the host's lock held.
+func collect() ([]string, error) {
+	var removed []string
+	var errs []error
+	entries, err := os.ReadDir(runDir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, err
+	}
+	for _, e := range entries {
+		dir := filepath.Join(runDir, e.Name())
+		if !e.IsDir() || e.Name() == "locks" {
+			continue
+		}
+		lock, err := lockDir(dir)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		if lock == nil {
+			continue
+		}
+		if err := removeSession(e.Name()); err != nil {
+			errs = append(errs, err)
+		} else {
+			removed = append(removed, dir)
+		}
+		lock.Close()
+	}
+	groups, err := orphanGroups()
+	errs = append(errs, err)
+	for _, g := range groups {
+		if err := removeGroups(g); err != nil {
+			errs = append(errs, err)
+		} else {
+			removed = append(removed, g)
+		}
+	}
+	locks, err := filepath.Glob(filepath.Join(runDir, "locks", "*"))
+	errs = append(errs, err)
+	for _, l := range locks {
+		if filepath.Base(l) == "host" {
+			continue
+		}
+		f, err := os.OpenFile(l, os.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+		if err != nil {
+			continue
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			os.Remove(l)
+		}
+		f.Close()
+	}
+	return removed, errors.Join(errs...)
+}
+
+// removeSession removes what the session with a given id has left: its supervisor is gone, and with it, by PDEATHSIG
+// and the end of its namespaces, every process and mount.
+func removeSession(id string) error {
+	for _, root := range cgroupRoots() {
+		if err := removeGroups(filepath.Join(root, id)); err != nil {
+			return err
+		}
+	}
+	os.Remove(filepath.Join(quarantineRoot, id)) // stays when something lies in it
+	return os.RemoveAll(filepath.Join(runDir, id))
+}
+
+// cgroupRoots are our folders in each hierarchy.
+func cgroupRoots() []string {
+	var out []string
+	for _, h := range []string{"", "pids", "memory", "unified"} {
+		dir := filepath.Join(cgroupMount, h, cgroupRoot)
+		if fi, err := os.Stat(dir); err == nil && fi.IsDir() {
+			out = append(out, dir)
+		}
+	}
+	return out
+}
+
+// orphanGroups are groups of sessions that have no folder any more.
+func orphanGroups() ([]string, error) {
+	var out []string
+	for _, root := range cgroupRoots() {
+		entries, err := os.ReadDir(root)
+		if err != nil {
+			return out, err
+		}
+		for _, e := range entries {
+			if !e.IsDir() {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(runDir, e.Name())); errors.Is(err, os.ErrNotExist) {
+				out = append(out, filepath.Join(root, e.Name()))
+			}
+		}
+	}
+	return out, nil
+}
+
+// removeGroups kills what is left in a group's tree and removes it, the deepest first.
+func removeGroups(dir string) error {
+	var dirs []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	for i := len(dirs) - 1; i >= 0; i-- {
+		killGroup(dirs[i])
+		if err := removeGroup(dirs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// killGroup ends the members of one group.
+func killGroup(dir string) {
+	if os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) == nil {
+		return
+	}
+	data, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil {
+		return
+	}
+	for _, line := range strings.Fields(string(data)) {
+		var pid int
+		if _, err := fmt.Sscan(line, &pid); err == nil && pid > 1 && pid != os.Getpid() {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+}

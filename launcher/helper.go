@@ -1,0 +1,213 @@
+package launcher
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/sharness/sharness/event"
+	"github.com/sharness/sharness/event/sink"
+	"github.com/sharness/sharness/launcher/stage"
+	"golang.org/x/sys/unix"
+)
+
+// The descriptors that helper processes of ours start with; what a helper needs besides follows from helperFirstFD.
+const (
+	helperControlFD = 3
+	helperEventsFD  = 4
+	helperConfigFD  = 5
+	helperFirstFD   = 6
+)
+
+// helperSpec is how one helper process is started. It has ids of its own, no group, no capability, no environment, and
+// dies with the supervisor.
+type helperSpec struct {
+	name    string // of the program
+	uid     int
+	gid     int
+	groups  []int
+	control *os.File // nil: /dev/null
+	events  *os.File // nil: /dev/null
+	config  any      // handed over as JSON in a sealed memfd
+	extra   []*os.File
+}
+
+// helperProcess is a helper that runs.
+type helperProcess struct {
+	pid   int
+	words *lastWords
+	ended chan struct{} // closed when it was reaped
+	how   syscall.WaitStatus
+}
+
+func (sp *spawner) startHelper(h helperSpec) (*helperProcess, error) {
+	path, err := Helper(h.name)
+	if err != nil {
+		return nil, err
+	}
+	data, err := json.Marshal(h.config)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: config: %w", h.name, err)
+	}
+	config, err := stage.SealedMemfd(h.name, data)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", h.name, err)
+	}
+	defer unix.Close(config)
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", h.name, err)
+	}
+	defer null.Close()
+	words, w, err := newLastWords()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", h.name, err)
+	}
+	defer w.Close()
+	or := func(f *os.File) uintptr {
+		if f == nil {
+			return null.Fd()
+		}
+		return f.Fd()
+	}
+	files := []uintptr{null.Fd(), null.Fd(), w.Fd(), or(h.control), or(h.events), uintptr(config)}
+	for _, f := range h.extra {
+		files = append(files, f.Fd())
+	}
+	groups := make([]uint32, len(h.groups))
+	for i, g := range h.groups {
+		groups[i] = uint32(g)
+	}
+	p := &helperProcess{words: words, ended: make(chan struct{})}
+	err = sp.do(func() error {
+		pid, err := syscall.ForkExec(path, []string{h.name}, &syscall.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: &syscall.SysProcAttr{
+			Credential: &syscall.Credential{Uid: uint32(h.uid), Gid: uint32(h.gid), Groups: groups},
+			Setsid:     true,
+			Pdeathsig:  syscall.SIGKILL,
+		}})
+		p.pid = pid
+		return err
+	})
+	if err != nil {
+		words.close()
+		return nil, fmt.Errorf("start %s: %w", path, err)
+	}
+	go func() {
+		p.how, _ = wait4(p.pid)
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// kill ends the helper and waits for it.
+func (p *helperProcess) kill() {
+	select {
+	case <-p.ended:
+	default:
+		_ = unix.Kill(p.pid, unix.SIGKILL)
+		<-p.ended
+	}
+	p.words.close()
+}
+
+// finish waits a while for the helper to end by itself, then ends it.
+func (p *helperProcess) finish(d time.Duration) {
+	select {
+	case <-p.ended:
+	case <-time.After(d):
+	}
+	p.kill()
+}
+
+// keeper starts a helper again when it dies. Enforcement does not depend on one: while it is away its service is, which
+// is the closed side.
+type keeper struct {
+	name   string
+	events *sink.Sender
+	start  func() (*helperProcess, error)
+
+	mu      sync.Mutex
+	current *helperProcess
+	stopped bool
+	done    chan struct{}
+}
+
+// A helper that dies this often in a minute is not started again.
+const maxRestarts = 5
+
+func keep(name string, events *sink.Sender, start func() (*helperProcess, error)) (*keeper, error) {
+	p, err := start()
+	if err != nil {
+		return nil, err
+	}
+	k := &keeper{name: name, events: events, start: start, current: p, done: make(chan struct{})}
+	go k.watch()
+	return k, nil
+}
+
+func (k *keeper) watch() {
+	defer close(k.done)
+	var deaths []time.Time
+	for {
+		k.mu.Lock()
+		p := k.current
+		k.mu.Unlock()
+		<-p.ended
+		k.mu.Lock()
+		if k.stopped {
+			k.mu.Unlock()
+			return
+		}
+		now := time.Now()
+		deaths = append(deaths, now)
+		if len(deaths) > maxRestarts {
+			deaths = deaths[1:]
+		}
+		often := len(deaths) == maxRestarts && now.Sub(deaths[0]) < time.Minute
+		detail := fmt.Sprintf("%s ended (%s)%s", k.name, describe(p.how), p.words.suffix())
+		p.words.close()
+		var err error
+		if often {
+			err = errors.New("ended too often, not started again")
+		} else {
+			var next *helperProcess
+			if next, err = k.start(); err == nil {
+				k.current = next
+			}
+		}
+		k.mu.Unlock()
+		if err != nil {
+			k.events.Send(event.Event{Type: event.LayerOpen, Layer: k.name, Detail: detail + "; " + err.Error() + "; its service stays closed"})
+			return
+		}
+		k.events.Send(event.Event{Type: event.LayerApplied, Layer: k.name, Detail: detail + "; started again"})
+	}
+}
+
+// stop ends the helper for good.
+func (k *keeper) stop() {
+	k.mu.Lock()
+	k.stopped = true
+	p := k.current
+	k.mu.Unlock()
+	p.kill()
+	<-k.done
+}
+
+// pid of the running helper.
+func (k *keeper) pid() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.current.pid
+}
+
+func describe(ws syscall.WaitStatus) string {
+	if ws.Signaled() {
+		return "killed by signal " + ws.Signal().String()
+	}
+	return fmt.Sprintf("status %d", ws.ExitStatus())
+}

@@ -1,0 +1,188 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/sharness/sharness/internal/confine"
+	"github.com/sharness/sharness/launcher/filter"
+	"github.com/sharness/sharness/launcher/host"
+	"github.com/sharness/sharness/launcher/protect"
+	"github.com/sharness/sharness/launcher/relay"
+	"github.com/sharness/sharness/launcher/resolve"
+	"github.com/sharness/sharness/launcher/stage"
+	"github.com/sharness/sharness/manifest"
+)
+
+// prepare probes the host and decides, before anything is made: a host that cannot hold a door shut is refused here.
+func (s *Session) prepare(allowOpen []string) error {
+	m := s.Manifest
+	paths := []string{s.Workspace.Name()}
+	if m.State != nil {
+		paths = append(paths, existingParent(m.State.Path))
+	}
+	f, err := host.Probe(host.Options{Paths: paths})
+	if err != nil {
+		return fmt.Errorf("probe host: %w", err)
+	}
+	d, err := resolve.Resolve(m, f, allowOpen)
+	if err != nil {
+		return &Refused{err}
+	}
+	if err := d.Err(); err != nil {
+		return &Refused{err}
+	}
+	s.Features, s.Decision = f, d
+	if s.orchestratorFilter, err = filter.Compile(filter.Options{Kind: filter.Orchestrator, Memfd: m.Memfd}); err != nil {
+		return err
+	}
+	if s.commandFilter, err = filter.Compile(filter.Options{Kind: filter.Command}); err != nil {
+		return err
+	}
+	return nil
+}
+
+// existingParent is the deepest folder of a path that exists: what is made below it lies on its file system.
+func existingParent(path string) string {
+	for path != "/" {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+		path = filepath.Dir(path)
+	}
+	return path
+}
+
+// cgroupPath is a group of this session.
+func (s *Session) cgroupPath(name string) string { return cgroupRoot + "/" + s.ID + "/" + name }
+
+// idmapFor returns the user namespace of a uid of this session, made once.
+func (s *Session) idmapFor(uid int) (*os.File, error) {
+	s.idmaps.Lock()
+	defer s.idmaps.Unlock()
+	if ns := s.idmaps.byUID[uid]; ns != nil {
+		return ns, nil
+	}
+	holder, err := Helper("sharness-init")
+	if err != nil {
+		return nil, err
+	}
+	ns, err := idmap(holder, s.User, uid)
+	if err != nil {
+		return nil, err
+	}
+	if s.idmaps.byUID == nil {
+		s.idmaps.byUID = map[int]*os.File{}
+	}
+	s.idmaps.byUID[uid] = ns
+	return ns, nil
+}
+
+// endpoints gives every endpoint of the manifest its address inside: a loopback literal is itself, a name gets one of
+// 127.0.1.0/24 that the view's /etc/hosts maps it to.
+func (s *Session) endpoints() (addrs []listenAddr, hosts []hostEntry, eps []relay.Endpoint, err error) {
+	byName := map[string]net.IP{}
+	for _, c := range s.Manifest.Connect {
+		ip := net.ParseIP(c.Name)
+		if ip == nil {
+			if ip = byName[c.Name]; ip == nil {
+				if len(byName) == 254 {
+					return nil, nil, nil, refusef("connect: more than 254 names")
+				}
+				ip = net.IPv4(127, 0, 1, byte(len(byName)+1))
+				byName[c.Name] = ip
+				hosts = append(hosts, hostEntry{ip.String(), c.Name})
+			}
+		}
+		addrs = append(addrs, listenAddr{ip, c.Port})
+		eps = append(eps, relay.Endpoint{Name: c.Name, Port: c.Port, TLS: c.TLS, Upstream: net.JoinHostPort(c.Name, fmt.Sprint(c.Port))})
+	}
+	return addrs, hosts, eps, nil
+}
+
+// orchestratorPlan is the plan of the orchestrator.
+func (s *Session) orchestratorPlan(v *view, set *protect.Set, argv, env []string, cwd string) *stage.Plan {
+	m := s.Manifest
+	layer := confineLayer(v)
+	layer.Net, layer.BindTCP = true, true
+	for _, c := range m.Connect {
+		if !slices.Contains(layer.TCP, c.Port) {
+			layer.TCP = append(layer.TCP, c.Port)
+		}
+	}
+	return &stage.Plan{
+		Kind:     stage.KindOrchestrator,
+		Hostname: viewHostname,
+		Mounts:   v.mounts, Files: v.files, Links: v.links,
+		Protected: s.protected(set, false),
+		Sysctls:   s.sysctls(), MaskProc: maskedProc, ReadProc: readOnlyProc,
+		UID: uint32(s.UID), GID: uint32(s.UID),
+		Rlimits:  rlimits(),
+		Outer:    s.outer(),
+		Landlock: s.landlockOf(layer),
+		Seccomp:  s.orchestratorFilter,
+		Probe:    s.orchestratorChecks(v),
+		Path:     argv[0], Argv: argv, Env: env, Cwd: cwd,
+		CwdBelow: []string{s.Workspace.Name()},
+	}
+}
+
+// unlisted are programs that every host has one of; the first that is neither pinned nor routed is what the self-probe
+// tries to start and to map.
+var unlisted = []string{"/usr/bin/true", "/usr/bin/env", "/usr/bin/id", "/usr/bin/ls"}
+
+func (s *Session) orchestratorChecks(v *view) []stage.Check {
+	checks := s.commandChecks()
+	if !s.Manifest.Memfd {
+		checks = append(checks, stage.Check{Door: "exec-memfd", Try: stage.TryMemfd})
+	}
+	if s.Decision.Landlock.TCP && !slices.ContainsFunc(s.Manifest.Connect, func(c manifest.Endpoint) bool { return c.Port == 1 }) {
+		checks = append(checks, stage.Check{Door: "net-host", Try: stage.TryConnect})
+	}
+	for _, p := range unlisted {
+		real, err := filepath.EvalSymlinks(p)
+		if err != nil || !slices.ContainsFunc(v.mounts, func(m stage.Mount) bool { return below(real, m.Target) && m.FD > 0 }) {
+			continue
+		}
+		if slices.ContainsFunc(v.mounts, func(m stage.Mount) bool { return m.Target == real }) {
+			continue
+		}
+		return append(checks, stage.Check{Door: "exec-direct", Try: stage.TryExec, Path: real}, stage.Check{Door: "exec-ldso", Try: stage.TryMapExec, Path: real})
+	}
+	return checks
+}
+
+// helperFilter compiles the filter of one helper process.
+func helperFilter(o filter.Options) ([][]byte, error) {
+	o.Kind = filter.Helper
+	return filter.Compile(o)
+}
+
+// helperLandlockABI is the ABI that helpers confine themselves with.
+func (s *Session) helperLandlockABI() int {
+	return min(s.Decision.Landlock.ABI, confine.MaxLandlockABI)
+}
+
+// helperLandlock is the layer of a helper that opens nothing and connects to nothing.
+func (s *Session) helperLandlock() confine.Landlock {
+	return confine.Landlock{ABI: s.helperLandlockABI(), FS: true, Net: s.Decision.Landlock.TCP, Scoped: s.Decision.Landlock.Scoped}
+}
+
+// checkIntegrity hashes the files that must be as they were.
+func (s *Session) checkIntegrity() error {
+	var errs []error
+	for _, f := range s.Manifest.Integrity {
+		got, err := hashPath(f.Path)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("integrity %s: %w", f.Path, err))
+		case got != f.SHA256:
+			errs = append(errs, fmt.Errorf("integrity %s: changed: sha256 was %s, is %s", f.Path, f.SHA256, got))
+		}
+	}
+	return errors.Join(errs...)
+}

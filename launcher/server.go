@@ -1,0 +1,458 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/sharness/sharness/bashserver/wire"
+	"github.com/sharness/sharness/event"
+	"github.com/sharness/sharness/event/sink"
+	"github.com/sharness/sharness/launcher/protect"
+	"github.com/sharness/sharness/manifest"
+	"golang.org/x/sys/unix"
+)
+
+// server is the privileged half of the bash-server: it accepts, checks who calls, hands the connection to sharness-bashd,
+// and builds a sandbox when that asks for one. It reads no byte that a client wrote.
+type server struct {
+	s      *Session
+	sp     *spawner
+	set    *protect.Set
+	events *sink.Sender
+	listen *os.File
+	admit  func(peer) error
+
+	netns *os.File // of all commands, when the manifest says network: session
+
+	mu      sync.Mutex
+	bashd   *wire.RecordConn // nil while it is being started again
+	nextID  uint64
+	nextCmd uint64
+	open    map[uint64]bool // connections that bashd holds
+	running map[uint64]*runningCommand
+	probed  bool
+	closed  bool
+	busy    sync.WaitGroup
+}
+
+// runningCommand is one command between RecStart and RecEnded.
+type runningCommand struct {
+	mu     sync.Mutex
+	dom    *domain
+	killed wire.Reason // why it was killed by us
+	dead   bool        // killed before it ran
+}
+
+// maxCommands bounds the commands of a session that run at once.
+const maxCommands = 128
+
+// peer is who is at the other end of an accepted connection.
+type peer struct {
+	unix.Ucred
+	pidfd int // -1 below kernel 6.5
+}
+
+// listenSocket makes the session's socket. Its owner is the one user that may connect.
+func listenSocket(path string, uid int) (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("bash-server socket: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("bash-server socket %s: %w", path, err)
+	}
+	if err := errors.Join(os.Chmod(path, 0o600), os.Lchown(path, uid, uid), unix.Listen(fd, 128)); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("bash-server socket %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// accept takes connections until the socket is shut down.
+func (sv *server) accept() {
+	for {
+		fd, _, err := unix.Accept4(int(sv.listen.Fd()), unix.SOCK_CLOEXEC)
+		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNABORTED) {
+			continue
+		}
+		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOMEM) {
+			time.Sleep(50 * time.Millisecond)
+			continue
+		}
+		if err != nil {
+			return // shut down
+		}
+		sv.welcome(fd)
+	}
+}
+
+// welcome checks one connection and hands it on. Whoever is not admitted sees a closed connection.
+func (sv *server) welcome(fd int) {
+	defer unix.Close(fd)
+	p, err := peerOf(fd)
+	if err == nil {
+		err = sv.admit(p)
+		if p.pidfd >= 0 {
+			unix.Close(p.pidfd)
+		}
+	}
+	if err != nil {
+		sv.events.Send(event.Event{Type: event.SyscallDenied, Door: "srv-bytes", Layer: "server", Detail: "connection to the bash-server refused: " + err.Error(),
+			Process: &event.Process{PID: int(p.Pid), UID: p.Uid}})
+		return
+	}
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	if sv.bashd == nil || sv.closed {
+		return
+	}
+	sv.nextID++
+	if err := sv.bashd.Send(wire.Record{Type: wire.RecConn, ID: sv.nextID}, fd); err != nil {
+		return // bashd is dying; its keeper starts another
+	}
+	sv.open[sv.nextID] = true
+}
+
+// peerOf asks the kernel who connected. The pidfd pins the process while its cgroup is looked up, so that the number
+// cannot mean another one (SO_PEERPIDFD, kernel 6.5).
+func peerOf(fd int) (peer, error) {
+	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+	if err != nil {
+		return peer{pidfd: -1}, fmt.Errorf("peer credentials: %w", err)
+	}
+	p := peer{Ucred: *cred, pidfd: -1}
+	if n, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PEERPIDFD); err == nil {
+		p.pidfd = n
+	}
+	return p, nil
+}
+
+// admitGroup admits processes of one uid in one cgroup.
+func admitGroup(uid int, cg *cgroup) func(peer) error {
+	return func(p peer) error {
+		if int(p.Uid) != uid {
+			return fmt.Errorf("uid %d is not the orchestrator's", p.Uid)
+		}
+		in, err := cg.contains(int(p.Pid))
+		if err != nil {
+			return fmt.Errorf("cgroup of pid %d: %w", p.Pid, err)
+		}
+		if !in {
+			return fmt.Errorf("pid %d is not of this session", p.Pid)
+		}
+		if p.pidfd >= 0 {
+			// Still the process that connected: signal 0 through its pidfd.
+			if err := unix.PidfdSendSignal(p.pidfd, 0, nil, 0); err != nil {
+				return fmt.Errorf("pid %d: %w", p.Pid, err)
+			}
+		}
+		return nil
+	}
+}
+
+// admitRoot admits root alone: a session without orchestrator serves its host.
+func admitRoot(p peer) error {
+	if p.Uid != 0 {
+		return fmt.Errorf("uid %d is not root", p.Uid)
+	}
+	return nil
+}
+
+// control serves the records of one bashd until it is gone. What it holds is closed with it: its connections end, and
+// its commands are killed, since nobody would read what they print.
+func (sv *server) control(rc *wire.RecordConn) error {
+	defer sv.forget(rc)
+	for {
+		rec, fds, err := rc.Recv()
+		if errors.Is(err, io.EOF) {
+			return errors.New("sharness-bashd closed its control socket")
+		}
+		if err != nil {
+			return err
+		}
+		if err := sv.handle(rc, rec, fds); err != nil {
+			return err
+		}
+	}
+}
+
+func (sv *server) forget(rc *wire.RecordConn) {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	if sv.bashd == rc {
+		sv.bashd = nil
+	}
+	rc.Close()
+	sv.open = map[uint64]bool{}
+	for _, c := range sv.running {
+		c.kill(wire.ReasonShutdown)
+	}
+}
+
+// handle acts on one record. bashd is not trusted: every id must be one that it was given and not used already.
+func (sv *server) handle(rc *wire.RecordConn, rec wire.Record, fds []int) error {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	if !sv.open[rec.ID] {
+		wire.CloseAll(fds)
+		return fmt.Errorf("record %d names connection %d, which bashd does not hold", rec.Type, rec.ID)
+	}
+	c := sv.running[rec.ID]
+	switch rec.Type {
+	case wire.RecStart:
+		files := make([]*os.File, len(fds))
+		for i, fd := range fds {
+			files[i] = os.NewFile(uintptr(fd), "bashd")
+		}
+		if c != nil || (rec.A&wire.FlagTerminal != 0) != (len(files) == 1) || !sealed(files[0]) {
+			closeFiles(files)
+			return fmt.Errorf("start of connection %d is malformed", rec.ID)
+		}
+		if len(sv.running) >= maxCommands || sv.closed {
+			closeFiles(files)
+			return rc.Send(wire.Record{Type: wire.RecRefused, ID: rec.ID, A: uint64(wire.ReasonBusy)})
+		}
+		c = &runningCommand{}
+		sv.running[rec.ID] = c
+		sv.nextCmd++
+		sv.busy.Add(1)
+		go sv.run(rc, rec, sv.nextCmd, c, files)
+	case wire.RecSignal:
+		if c != nil && rec.A >= 1 && rec.A <= 64 {
+			c.signal(int(rec.A))
+		}
+	case wire.RecKill:
+		if c != nil {
+			c.kill(wire.Reason(rec.A))
+		}
+	case wire.RecDone:
+		if c != nil {
+			c.kill(wire.ReasonClientGone)
+		}
+		delete(sv.open, rec.ID)
+	default:
+		wire.CloseAll(fds)
+		return fmt.Errorf("record of type %d is not bashd's to send", rec.Type)
+	}
+	return nil
+}
+
+// sealed says whether a request can no longer change under the stage's eyes.
+func sealed(f *os.File) bool {
+	const want = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
+	return err == nil && seals&want == want
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// run is the life of one command.
+func (sv *server) run(rc *wire.RecordConn, rec wire.Record, number uint64, c *runningCommand, files []*os.File) {
+	defer sv.busy.Done()
+	defer func() {
+		sv.mu.Lock()
+		delete(sv.running, rec.ID)
+		sv.mu.Unlock()
+	}()
+	slot, uid, ok := sv.takeSlot()
+	if !ok {
+		closeFiles(files)
+		_ = rc.Send(wire.Record{Type: wire.RecRefused, ID: rec.ID, A: uint64(wire.ReasonBusy)})
+		return
+	}
+	defer sv.freeSlot(slot)
+	dom, err := sv.start(uid, number, files)
+	closeFiles(files)
+	if err != nil {
+		sv.events.Send(event.Event{Type: event.StartRefused, Command: &event.Command{ID: number}, Detail: "sandbox: " + err.Error()})
+		reason := wire.ReasonInternal
+		if errors.Is(err, errCwd) {
+			reason = wire.ReasonCwd
+		}
+		_ = rc.Send(wire.Record{Type: wire.RecRefused, ID: rec.ID, A: uint64(reason)})
+		return
+	}
+	started := wire.Record{Type: wire.RecStarted, ID: rec.ID, A: number}
+	if dom.master != nil {
+		err = rc.Send(started, int(dom.master.Fd()))
+	} else {
+		err = rc.Send(started)
+	}
+	c.adopt(dom)
+	if err != nil {
+		c.kill(wire.ReasonShutdown)
+	}
+	x := sv.watch(dom, c, rec.A&wire.FlagNoTimeout != 0)
+	end := wire.Record{Type: wire.RecEnded, ID: rec.ID, B: uint64(x.status), C: sv.limits(dom, c)}
+	if x.signal != 0 {
+		end.A, end.B = 1, uint64(x.signal)
+	}
+	if err := dom.end(); err != nil {
+		sv.events.Send(event.Event{Type: event.CommandEnd, Command: &event.Command{ID: number}, Detail: "teardown: " + err.Error()})
+	}
+	_ = rc.Send(end)
+}
+
+func (sv *server) takeSlot() (slot, uid int, ok bool) {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	slot, ok = sv.s.slots.take()
+	return slot, slotUID(sv.s.UID, slot), ok
+}
+
+func (sv *server) freeSlot(slot int) {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	sv.s.slots.free(slot)
+}
+
+// stagePids is what pid 1 of a sandbox and its threads take of the pids limit, so that the manifest's number is the
+// command's own.
+const stagePids = 24
+
+// start builds one sandbox.
+func (sv *server) start(uid int, number uint64, files []*os.File) (*domain, error) {
+	m := sv.s.Manifest
+	cg, err := newCgroup(sv.s.cgroupPath("command-"+strconv.FormatUint(number, 10)), cgroupLimits{pids: m.Sandbox.Pids + stagePids, memory: uint64(m.Sandbox.Memory)})
+	if err != nil {
+		return nil, err
+	}
+	dom, err := sv.startIn(cg, uid, files)
+	if err != nil {
+		return nil, errors.Join(err, cg.kill(), cg.delete())
+	}
+	return dom, nil
+}
+
+func (sv *server) startIn(cg *cgroup, uid int, files []*os.File) (*domain, error) {
+	v, err := sv.s.commandView(uid)
+	if err != nil {
+		return nil, err
+	}
+	sv.mu.Lock()
+	probe := !sv.probed
+	sv.mu.Unlock()
+	p := sv.s.commandPlan(v, sv.set, uid, probe)
+	var std stdio
+	if p.Terminal = len(files) == 1; p.Terminal {
+		p.Front, std.terminal = true, [3]bool{true, true, true}
+	} else {
+		copy(std.files[:], files[1:])
+	}
+	dom, err := sv.sp.startDomain(p, v, std, files[0], cg, sv.netns)
+	if err != nil {
+		return nil, asCwd(err)
+	}
+	sv.mu.Lock()
+	sv.probed = true
+	sv.mu.Unlock()
+	return dom, nil
+}
+
+// watch waits for the end of a command, and ends it when its time is over. A command that is stopped stays so until it
+// is continued, killed or out of time.
+func (sv *server) watch(dom *domain, c *runningCommand, noTimeout bool) exit {
+	if t := sv.s.Manifest.Sandbox.Timeout; t != manifest.TimeoutNone && !noTimeout {
+		timer := time.AfterFunc(time.Duration(t), func() { c.kill(wire.ReasonTimeout) })
+		defer timer.Stop()
+	}
+	for {
+		if x := dom.next(); x.stopped == 0 {
+			return x
+		}
+	}
+}
+
+// limits are the bits of RecEnded.
+func (sv *server) limits(dom *domain, c *runningCommand) uint64 {
+	var bits uint64
+	pids, memory := dom.cgroup.hits()
+	if pids {
+		bits |= wire.LimitPids
+	}
+	if memory {
+		bits |= wire.LimitMemory
+	}
+	switch c.reason() {
+	case wire.ReasonTimeout:
+		bits |= wire.LimitTimeout
+	case wire.ReasonOutputLimit:
+		bits |= wire.LimitOutput
+	}
+	return bits
+}
+
+func (c *runningCommand) adopt(dom *domain) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dom = dom
+	if c.dead {
+		dom.kill()
+	}
+}
+
+func (c *runningCommand) kill(why wire.Reason) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.killed == wire.ReasonNone {
+		c.killed = why
+	}
+	c.dead = true
+	if c.dom != nil {
+		c.dom.kill()
+	}
+}
+
+func (c *runningCommand) reason() wire.Reason {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.killed
+}
+
+func (c *runningCommand) signal(sig int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dom != nil {
+		c.dom.signal(sig)
+	}
+}
+
+// close ends the server: no new connection, no command left.
+func (sv *server) close() {
+	sv.mu.Lock()
+	sv.closed = true
+	for _, c := range sv.running {
+		c.kill(wire.ReasonShutdown)
+	}
+	sv.mu.Unlock()
+	_ = unix.Shutdown(int(sv.listen.Fd()), unix.SHUT_RDWR)
+	sv.busy.Wait()
+	sv.listen.Close()
+	if sv.netns != nil {
+		sv.netns.Close()
+	}
+}
+
+// hint tells bashd what something that was just refused in a view means. Which command it was is not known: it goes to
+// all that run, and bashd shows it to those that fail.
+func (sv *server) hint(h uint64) {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	if sv.bashd == nil {
+		return
+	}
+	for id := range sv.running {
+		_ = sv.bashd.Send(wire.Record{Type: wire.RecHint, ID: id, A: h})
+	}
+}
