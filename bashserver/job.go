@@ -42,10 +42,11 @@ func (c *conn) prepare(p program) (*job, error) {
 	j := &job{c: c, p: p, over: make(chan struct{})}
 	j.budget = &budget{over: func() { close(j.over) }}
 	j.budget.left.Store(c.s.cfg.OutputLimit)
-	for i, fd := range c.frames.TakeFDs() {
+	fds := c.frames.TakeFDs()
+	for i, fd := range fds {
 		var err error
 		if j.client[i], err = newClientFD(fd, i, c.s.poll); err != nil {
-			unix.Close(fd)
+			wire.CloseAll(fds[i:])
 			j.close()
 			return nil, err
 		}
@@ -205,7 +206,7 @@ func (j *job) started(m message) error {
 		j.master = os.NewFile(uintptr(m.fds[0]), "terminal")
 		j.addOutput(j.master, j.sinks[0])
 		j.in = &input{src: j.client[0], dst: j.master, tty: true}
-		copySize(j.client[0].fd, j.master)
+		copySize(j.client[1].fd, j.master)
 		j.raw()
 	} else {
 		wire.CloseAll(m.fds)
@@ -222,7 +223,7 @@ func (j *job) started(m message) error {
 }
 
 // raw makes the client's terminal raw; without that it is used as it is, which shows but harms nothing.
-func (j *job) raw() { j.tty, _ = makeRaw(j.client[0].fd) }
+func (j *job) raw() { j.tty, _ = makeRaw(j.client[1].fd) }
 
 func (j *job) kill(why wire.Reason) {
 	if j.killed == wire.ReasonNone {
@@ -246,14 +247,14 @@ func (j *job) signal(sig int) {
 	case unix.SIGCONT:
 		if j.wantsTerminal() && j.tty == nil {
 			j.raw()
-			copySize(j.client[0].fd, j.master)
+			copySize(j.client[1].fd, j.master)
 		}
 		if !j.client[0].null() {
 			j.in.resume()
 		}
 	case unix.SIGWINCH:
 		if j.wantsTerminal() {
-			copySize(j.client[0].fd, j.master)
+			copySize(j.client[1].fd, j.master)
 			return // the kernel signals whoever has the inner terminal
 		}
 	}

@@ -1,0 +1,28 @@
+package bashserver
+
+import (
+	"os"
+	"testing"
+)
+
+// descriptors counts this process's: a leak shows as a difference.
+func descriptors(t *testing.T) int {
+	t.Helper()
+	d, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(d)
+}
+
+func TestCommandsLeaveNothingBehind(t *testing.T) {
+	s := start(t, Config{}, inProcess)
+	s.output("-c", "true")
+	eventually(t, "first connection closed", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.done[1] })
+	before := descriptors(t)
+	for range 20 {
+		s.output("-c", "echo x; exit 3")
+		s.output("--json", "-c", "echo x")
+	}
+	eventually(t, "descriptors closed", func() bool { return descriptors(t) <= before })
+}
