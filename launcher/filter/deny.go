@@ -42,7 +42,8 @@ func conditionalDenials() []rule {
 }
 
 // modeBits: in a workspace that is an idmapped mount, a set-uid file made inside is set-uid of the user outside,
-// whatever the view's own nosuid says.
+// whatever the view's own nosuid says. A filter cannot tell a folder's harmless set-gid bit from a file's: chmod of a
+// folder that has it fails too.
 func modeBits() []rule {
 	var rules []rule
 	for _, bit := range []uint64{setuidBit, setgidBit} {
@@ -76,7 +77,7 @@ func deviceNodes() []rule {
 
 // coreLimit keeps RLIMIT_CORE at the 1/1 that the stage sets. Lowering it counts too: at 0 the kernel still starts a
 // piped core handler, as root and outside (core(5)); only 1 stops it. The answer is ENOSYS because gpg treats every
-// other failure to disable core dumps as fatal.
+// other failure to disable core dumps as fatal. ssh-agent treats this one so too, and does not start in a domain.
 func coreLimit() []rule {
 	return []rule{
 		{name: "setrlimit", action: notThere, conds: []seccomp.ScmpCondition{int32Is(0, unix.RLIMIT_CORE)}},

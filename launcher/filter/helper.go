@@ -5,7 +5,7 @@ import "golang.org/x/sys/unix"
 // goRuntime is what a Go program without cgo calls from start to end once it is confined, measured with strace: memory,
 // threads, timers, the poller, and descriptors it already has. No fork, no exec, no new file, no new socket.
 var goRuntime = []string{
-	"read", "write", "readv", "writev", "pread64", "pwrite64", "lseek", "close", "fstat", "fsync", "fdatasync", "ftruncate",
+	"read", "write", "readv", "writev", "pread64", "pwrite64", "lseek", "close", "fstat", "fstatfs", "fsync", "fdatasync", "ftruncate",
 	"dup", "dup3", "pipe2", "splice", "tee", "sendfile", "copy_file_range", "ppoll", "poll",
 	"mmap", "munmap", "mprotect", "madvise", "mincore", "brk", "mremap",
 	"rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "restart_syscall",
@@ -20,7 +20,7 @@ var goRuntime = []string{
 // openFiles is what a watcher or a resolver needs besides. openat2 is among them because ours resolve beneath a
 // directory with it; a helper's Landlock domain says where.
 var openFiles = []string{
-	"openat", "openat2", "newfstatat", "statx", "getdents64", "readlinkat", "faccessat", "faccessat2", "fstatfs",
+	"openat", "openat2", "newfstatat", "statx", "getdents64", "readlinkat", "faccessat", "faccessat2",
 	"inotify_init1", "inotify_add_watch", "inotify_rm_watch", "flock",
 }
 
