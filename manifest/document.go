@@ -184,6 +184,19 @@ func (d *Document) section(name string) (from, to int, ok bool) {
 	return from, to, true
 }
 
+// remarks is where the comment lines right above an offset begin. Those at the top of the file are about the file.
+func (d *Document) remarks(at int) int {
+	from := at
+	for from > 0 {
+		line := bytes.LastIndexByte(d.text[:from-1], '\n') + 1
+		if d.text[line] != '#' {
+			return from
+		}
+		from = line
+	}
+	return at
+}
+
 func (d *Document) firstKey() int {
 	first := len(d.text)
 	for _, k := range d.d.keys {

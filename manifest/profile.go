@@ -83,6 +83,7 @@ func (f *Fragment) validate() error {
 func (f *Fragment) Document(file string, want *Manifest) (*Document, error) {
 	text := f.source.text
 	if from, to, ok := f.source.section("native"); ok {
+		from = f.source.remarks(from)
 		text = splice(text, from, to, "")
 	}
 	d, err := (&Document{name: file}).reread(text)

@@ -138,8 +138,8 @@ func (s *search) add(name string, by loading) error {
 		// A later DT_NEEDED of the same soname is this library.
 		s.named[o.soname] = true
 		if _, also := s.w.exec[real]; !also {
+			s.w.late[real] = s.late && (s.w.late[real] || !s.w.libraries[real])
 			s.w.libraries[real] = true
-			s.w.late[real] = s.late
 		}
 		s.queue = append(s.queue, loading{o, append([]*object{by.object}, by.parents...)})
 	}

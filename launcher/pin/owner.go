@@ -27,9 +27,10 @@ func CheckOwner(path string, writableBy ...string) error {
 	})
 }
 
-// checkManifest is stricter about owners, since a manifest has no hash to be held against, and more lenient about sticky
-// folders such as /tmp: there nobody but root can rename what root owns.
-func checkManifest(path string, writableBy ...string) error {
+// CheckManifest is CheckOwner for a manifest, or for the folder one is to be written to. It is stricter about owners, since
+// a manifest has no hash to be held against, and more lenient about sticky folders such as /tmp: there nobody but root can
+// rename what root owns.
+func CheckManifest(path string, writableBy ...string) error {
 	return eachPlace(path, writableBy, func(here string, info fs.FileInfo, uid uint32) error {
 		if uid != 0 {
 			return fmt.Errorf("%s: belongs to uid %d, not to root", here, uid)
@@ -117,7 +118,7 @@ func ReadManifest(path string, writableBy ...string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	if err := checkManifest(path, writableBy...); err != nil {
+	if err := CheckManifest(path, writableBy...); err != nil {
 		return nil, err
 	}
 	// What was checked by name must be what is open: by now only root could have changed the names.

@@ -12,7 +12,6 @@ package pin
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -21,11 +20,11 @@ import (
 
 // Closure is a command and everything that has to be pinned for it to start.
 type Closure struct {
-	Command   string          // as found: its folder resolved, its last name not
-	Program   string          // resolved; the first of Exec that was found
+	Way       []string        // from the command as it was found to Program; each but the last is a symlink, its folder resolved
+	Program   string          // resolved
 	Exec      []manifest.Exec // ordered by path
 	Libraries []manifest.File // ordered by path
-	Links     []string        // symlinks that lead to one of them and have to be visible where the program starts
+	Links     []string        // symlinks by which the rest is found, and which have to be visible where the program starts
 	Warnings  []string        // what a person should know before pinning this
 }
 
@@ -49,13 +48,16 @@ func (o Options) Resolve(cmd string) (*Closure, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pin %s: %w", cmd, err)
 	}
-	c := &Closure{Program: program, Warnings: w.warnings, Links: w.links}
-	// LookPath saw it, so its folder resolves.
-	dir, err := filepath.EvalSymlinks(filepath.Dir(found))
+	way, err := hops(found)
 	if err != nil {
 		return nil, fmt.Errorf("pin %s: %w", cmd, err)
 	}
-	c.Command = filepath.Join(dir, filepath.Base(found))
+	c := &Closure{Way: way, Program: program, Warnings: w.warnings}
+	for _, link := range w.links {
+		if !slices.Contains(way, link) {
+			c.Links = append(c.Links, link)
+		}
+	}
 	for path, role := range w.exec {
 		sum, err := Hash(path)
 		if err != nil {

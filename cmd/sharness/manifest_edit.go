@@ -1,0 +1,231 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/sharness/sharness/launcher/pin"
+	"github.com/sharness/sharness/manifest"
+	"github.com/spf13/cobra"
+)
+
+func newManifestPinCmd() *cobra.Command {
+	var file, path string
+	var all, setid bool
+	cmd := &cobra.Command{
+		Use:     "pin -m FILE PATH…",
+		Short:   "Accept pinned files as they are now",
+		Long:    "Writes the present hash of each PATH into the manifest, and adds what a changed program has come to need.\nPATH must be pinned already.",
+		Example: "  sudo sharness manifest pin -m claude /usr/bin/claude",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all == (len(args) > 0) {
+				return refuse("name the files to accept, or --all of them")
+			}
+			d, file, err := openManifest(file)
+			if err != nil {
+				return err
+			}
+			m := d.Manifest()
+			if all {
+				args = paths(m)
+				for _, f := range m.Integrity {
+					args = append(args, f.Path)
+				}
+			}
+			o := pin.Options{Path: userPath(path), Privileged: setid}
+			for _, arg := range args {
+				if err := repin(m, o, file, arg); err != nil {
+					return err
+				}
+			}
+			return saveManifest(cmd, d, file, m)
+		},
+	}
+	manifestFlag(cmd, &file)
+	cmd.Flags().BoolVar(&all, "all", false, "every pinned file")
+	cmd.Flags().StringVar(&path, "path", "", "`LIST` of folders in which scripts find their interpreters, instead of PATH")
+	cmd.Flags().BoolVar(&setid, "setid", false, "accept files with set-uid, set-gid or capabilities")
+	return cmd
+}
+
+// repin brings every entry about arg up to date.
+func repin(m *manifest.Manifest, o pin.Options, file, arg string) error {
+	real, err := realPath(arg)
+	if err != nil {
+		return refuse("%w", err)
+	}
+	sum, err := pin.Hash(real)
+	if err != nil {
+		return refuse("%w", err)
+	}
+	pinned := false
+	for _, list := range [][]manifest.File{m.Libraries, m.Integrity} {
+		for i := range list {
+			if list[i].Path == real {
+				list[i].SHA256, pinned = sum, true
+			}
+		}
+	}
+	for i := range m.Exec {
+		if m.Exec[i].Path == real {
+			m.Exec[i].SHA256 = sum
+			return allowExec(m, o, real)
+		}
+	}
+	if !pinned {
+		return refuse("%s: not pinned; to allow it: sharness manifest allow -m %s --exec %s", real, pin.Quote(file), pin.Quote(real))
+	}
+	return nil
+}
+
+func realPath(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(abs)
+}
+
+// allowExec adds a program and what it needs. Entries that are there keep their hashes: accepting another file than the
+// one that was named is not what was asked for.
+func allowExec(m *manifest.Manifest, o pin.Options, cmd string) error {
+	c, err := o.Resolve(cmd)
+	if err != nil {
+		return refuse("%w", err)
+	}
+	known := paths(m)
+	for _, e := range c.Exec {
+		library := func(f manifest.File) bool { return f.Path == e.Path }
+		switch {
+		case slices.ContainsFunc(m.Libraries, library):
+			// What may be executed may be mapped, so one entry is enough.
+			m.Libraries = slices.DeleteFunc(m.Libraries, library)
+		case slices.Contains(known, e.Path):
+			continue
+		}
+		m.Exec = append(m.Exec, e)
+	}
+	for _, f := range c.Libraries {
+		if !slices.Contains(known, f.Path) {
+			m.Libraries = append(m.Libraries, f)
+		}
+	}
+	return nil
+}
+
+// allowFlags are the rights that manifest allow adds.
+type allowFlags struct {
+	exec, route, read, connect, env []string
+}
+
+func newManifestAllowCmd() *cobra.Command {
+	var f allowFlags
+	var file, path string
+	var setid bool
+	cmd := &cobra.Command{
+		Use:     "allow -m FILE [flags]",
+		Short:   "Add rights to a manifest",
+		Example: "  sudo sharness manifest allow -m claude --exec rg --connect api.example.com:443",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d, file, err := openManifest(file)
+			if err != nil {
+				return err
+			}
+			m := d.Manifest()
+			if err := f.apply(m, pin.Options{Path: userPath(path), Privileged: setid}); err != nil {
+				return err
+			}
+			return saveManifest(cmd, d, file, m)
+		},
+	}
+	manifestFlag(cmd, &file)
+	cmd.Flags().StringArrayVar(&f.exec, "exec", nil, "program that may be started, and what it needs (`CMD`; all flags may be repeated)")
+	cmd.Flags().StringArrayVar(&f.route, "route", nil, "`PATH` that is the bash-server's client inside")
+	cmd.Flags().StringArrayVar(&f.read, "read", nil, "`FOLDER` that may be read")
+	cmd.Flags().StringArrayVar(&f.connect, "connect", nil, "`NAME:PORT` that may be reached")
+	cmd.Flags().StringArrayVar(&f.env, "env", nil, "`NAME` of a variable that is passed on")
+	cmd.Flags().StringVar(&path, "path", "", "`LIST` of folders to look programs up in, instead of PATH and the user's usual ones")
+	cmd.Flags().BoolVar(&setid, "setid", false, "pin files with set-uid, set-gid or capabilities, which have no effect inside")
+	return cmd
+}
+
+func (f *allowFlags) apply(m *manifest.Manifest, o pin.Options) error {
+	if len(f.exec)+len(f.route)+len(f.read)+len(f.connect)+len(f.env) == 0 {
+		return refuse("nothing was named to allow: give --exec, --route, --read, --connect or --env")
+	}
+	for _, cmd := range f.exec {
+		if err := allowExec(m, o, cmd); err != nil {
+			return err
+		}
+	}
+	m.Route = with(m.Route, f.route)
+	m.Read = with(m.Read, f.read)
+	m.Env.Pass = with(m.Env.Pass, f.env)
+	for _, s := range f.connect {
+		host, text, err := net.SplitHostPort(s)
+		if err != nil {
+			return refuse("connect %s: expected NAME:PORT", strconv.Quote(s))
+		}
+		port, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || port == 0 {
+			return refuse("connect %s: the port is not a number from 1 to 65535", strconv.Quote(s))
+		}
+		e := manifest.Endpoint{Name: host, Port: uint16(port)}
+		if !slices.ContainsFunc(m.Connect, func(x manifest.Endpoint) bool { return x.Name == e.Name && x.Port == e.Port }) {
+			m.Connect = append(m.Connect, e)
+		}
+	}
+	return nil
+}
+
+// with appends what is not there yet.
+func with(list, more []string) []string {
+	for _, s := range more {
+		if !slices.Contains(list, s) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func newManifestMergeCmd() *cobra.Command {
+	var write bool
+	cmd := &cobra.Command{
+		Use:   "merge A B",
+		Short: "Print a manifest that allows what either of two allows",
+		Long:  "Prints A with what B adds, keeping A's comments. What cannot both hold is refused.",
+		Args:  cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			read := loadManifest
+			if write {
+				read = openManifest
+			}
+			a, file, err := read(args[0])
+			if err != nil {
+				return err
+			}
+			b, _, err := loadManifest(args[1])
+			if err != nil {
+				return err
+			}
+			m, err := manifest.Merge(a.Manifest(), b.Manifest())
+			if err != nil {
+				return refuse("%w", err)
+			}
+			if write {
+				return saveManifest(cmd, a, file, m)
+			}
+			if err := a.Set(m); err != nil {
+				return refuse("%w", err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s", a.Bytes())
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&write, "write", false, "write the result to A")
+	return cmd
+}

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/sharness/sharness/launcher/pin"
+	"github.com/sharness/sharness/manifest"
+	"github.com/spf13/cobra"
+)
+
+// newFlags are what manifest new is asked for.
+type newFlags struct {
+	file, name, profile, state, path string
+	route                            []string
+	force, setid                     bool
+}
+
+func newManifestNewCmd() *cobra.Command {
+	var f newFlags
+	cmd := &cobra.Command{
+		Use:     "new [flags] -- CMD [ARG…]",
+		Short:   "Make a manifest for a program, pinning it and what it needs to start",
+		Example: "  sudo sharness manifest new -- claude\n  sudo sharness manifest new --name bot --profile plain --route /bin/sh -- \"$(command -v bot)\"",
+		Args:    cobra.MinimumNArgs(1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	manifestFlag(cmd, &f.file)
+	cmd.Flags().StringVar(&f.name, "name", "", "`NAME` of the manifest (default: the last part of CMD)")
+	cmd.Flags().StringVar(&f.profile, "profile", "", "begin with this profile: "+strings.Join(manifest.Profiles(), ", ")+" (default: the one named like the manifest, else plain)")
+	cmd.Flags().StringVar(&f.state, "state", "", "the agent's own `FOLDER` (default: /var/lib/sharness/NAME)")
+	cmd.Flags().StringArrayVar(&f.route, "route", nil, "`PATH` that is the bash-server's client inside (may be repeated)")
+	cmd.Flags().StringVar(&f.path, "path", "", "`LIST` of folders to look CMD up in, instead of PATH and the user's usual ones")
+	cmd.Flags().BoolVar(&f.force, "force", false, "replace a manifest that is there")
+	cmd.Flags().BoolVar(&f.setid, "setid", false, "pin files with set-uid, set-gid or capabilities, which have no effect inside")
+	return cmd
+}
+
+func (f *newFlags) run(cmd *cobra.Command, args []string) error {
+	if f.name == "" {
+		f.name = strings.ToLower(filepath.Base(args[0]))
+	}
+	if f.file == "" {
+		f.file = f.name
+	}
+	file, err := manifestPath(f.file)
+	if err != nil {
+		return err
+	}
+	profile, err := f.fragment()
+	if err != nil {
+		return refuse("%w", err)
+	}
+	options := pin.Options{Path: userPath(f.path), Privileged: f.setid}
+	closure, err := resolveNative(options, args[0], profile.Native)
+	if errors.Is(err, pin.ErrNotFound) {
+		return &exitError{127, fmt.Errorf("%w; name the file: sharness manifest new -- \"$(command -v %s)\"", err, pin.Quote(args[0]))}
+	}
+	if err != nil {
+		return refuse("%w", err)
+	}
+	want := f.fill(profile, closure, args)
+	d, err := profile.Document(file, want)
+	if err != nil {
+		return refuse("%s: %w", file, err)
+	}
+	for _, path := range paths(want) {
+		if err := pin.CheckOwner(path, want.State.Path); err != nil {
+			return refuse("%w", err)
+		}
+	}
+	if err := f.write(file, d.Bytes()); err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "wrote %s: profile %s, %s, %s, %s\n", file, want.Profile,
+		count(len(want.Exec), "program", "programs"), count(len(want.Libraries), "library", "libraries"), count(len(want.Route), "route", "routes"))
+	for _, w := range closure.Warnings {
+		fmt.Fprintf(out, "warning: %s\n", w)
+	}
+	next := "sudo sharness enforce"
+	if file != filepath.Join(manifestDir, filepath.Base(args[0])+".yaml") {
+		next += " -m " + pin.Quote(file)
+	}
+	fmt.Fprintf(out, "next: %s -- %s\n", next, pin.Quote(args[0]))
+	return nil
+}
+
+func count(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+func (f *newFlags) fragment() (*manifest.Fragment, error) {
+	if f.profile == "" {
+		f.profile = "plain"
+		if slices.Contains(manifest.Profiles(), f.name) {
+			f.profile = f.name
+		}
+	}
+	return manifest.Profile(f.profile)
+}
+
+// resolveNative pins the native program of a package whose command is a script, if the profile knows where it lies.
+func resolveNative(o pin.Options, cmd string, native []string) (*pin.Closure, error) {
+	c, err := o.Resolve(cmd)
+	if err != nil || len(native) == 0 || !script(c) {
+		return c, err
+	}
+	program, err := pin.Native(c.Program, native)
+	if err != nil {
+		return nil, err
+	}
+	if program == "" {
+		c.Warnings = append(c.Warnings, fmt.Sprintf("%s is a script, and no program lies where the profile expects the one it starts: the script is pinned", c.Program))
+		return c, nil
+	}
+	return o.Resolve(program)
+}
+
+func script(c *pin.Closure) bool {
+	return slices.ContainsFunc(c.Exec, func(e manifest.Exec) bool { return e.Path == c.Program && e.Role == manifest.RoleScript })
+}
+
+// fill makes a manifest of what the profile says and what this host has.
+func (f *newFlags) fill(p *manifest.Fragment, c *pin.Closure, args []string) *manifest.Manifest {
+	m := p.Manifest.Clone()
+	m.Version, m.Name, m.Profile = manifest.Version, f.name, f.profile
+	m.Exec, m.Libraries = c.Exec, c.Libraries
+	for _, route := range f.route {
+		if !slices.Contains(m.Route, route) {
+			m.Route = append(m.Route, route)
+		}
+	}
+	if m.State == nil {
+		m.State = new(manifest.State)
+	}
+	switch {
+	case f.state != "":
+		m.State.Path = f.state
+	case m.State.Path == "":
+		m.State.Path = "/var/lib/sharness/" + f.name
+	}
+	visible := func(path string) bool {
+		return slices.ContainsFunc(m.Read, func(dir string) bool { return pin.Below(path, dir) })
+	}
+	for _, dir := range needed(c) {
+		if !visible(dir) {
+			m.Read = append(m.Read, dir)
+		}
+	}
+	// The name a person typed tells a many-in-one program which it is, and Python where its packages are. It can be
+	// kept if every symlink on the way is there inside as well.
+	m.Command = append([]string{c.Program}, args[1:]...)
+	if way := c.Way[:len(c.Way)-1]; len(way) > 0 && !slices.ContainsFunc(way, func(link string) bool { return !visible(link) }) {
+		m.Command[0] = c.Way[0]
+	}
+	return m
+}
+
+// needed are folders that have to be visible beside the pinned files: those of symlinks the loader follows, and the one
+// with the rest of a script's package.
+func needed(c *pin.Closure) []string {
+	var dirs []string
+	for _, link := range c.Links {
+		dirs = append(dirs, filepath.Dir(link))
+	}
+	for _, e := range c.Exec {
+		if e.Role != manifest.RoleScript {
+			continue
+		}
+		dir := filepath.Dir(e.Path)
+		if before, _, ok := strings.Cut(e.Path, "/node_modules/"); ok {
+			dir = before + "/node_modules"
+		}
+		dirs = append(dirs, dir)
+	}
+	// A home folder, or one at the top, would show far more than a package. The pinned file itself is visible anyway.
+	return slices.DeleteFunc(dirs, func(dir string) bool {
+		return dir == userHome() || strings.Count(dir, "/") < 2
+	})
+}
+
+func paths(m *manifest.Manifest) []string {
+	var all []string
+	for _, e := range m.Exec {
+		all = append(all, e.Path)
+	}
+	for _, f := range m.Libraries {
+		all = append(all, f.Path)
+	}
+	return all
+}
+
+func (f *newFlags) write(file string, data []byte) error {
+	dir := filepath.Dir(file)
+	if dir == manifestDir {
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return &exitError{125, fmt.Errorf("make the folder for manifests: %w", err)}
+		}
+	}
+	if os.Geteuid() == 0 {
+		// Said now rather than by enforce: there it would be refused.
+		if err := pin.CheckManifest(dir); err != nil {
+			return refuse("%w", err)
+		}
+	}
+	place := createFile
+	if f.force {
+		place = replaceFile
+	}
+	err := place(file, data)
+	if errors.Is(err, fs.ErrExist) {
+		return refuse("%s is there already: change it with sharness manifest pin or allow, or replace it with --force", file)
+	}
+	if err != nil {
+		return &exitError{125, err}
+	}
+	return nil
+}
+
+// userPath is where commands are looked up: in the list given, else in PATH and then where the person who called sudo
+// keeps programs.
+func userPath(given string) string {
+	if given != "" {
+		return given
+	}
+	return pin.UserPath(os.Getenv("PATH"), userHome())
+}
+
+// userHome is the home folder of the person who called sudo, or of the caller. Empty if there is none.
+func userHome() string {
+	id := os.Getenv("SUDO_UID")
+	if id == "" || os.Geteuid() != 0 {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return ""
+		}
+		return home
+	}
+	u, err := user.LookupId(id)
+	if err != nil {
+		return ""
+	}
+	return u.HomeDir
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"sharness": main})
+}
+
+// TestManifest runs testdata/manifest*.txtar. The scripts work in a folder of root's: below /tmp nothing may be pinned.
+func TestManifest(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("must run as root: manifests belong to root")
+	}
+	root, err := os.MkdirTemp("/var/lib", "sharness-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(root); err != nil {
+			t.Error(err)
+		}
+	})
+	files, err := filepath.Glob("testdata/manifest*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	testscript.Run(t, testscript.Params{Files: files, WorkdirRoot: root, RequireExplicitExec: true, Setup: func(e *testscript.Env) error {
+		// The scripts' own PATH ends with the folder of the test binary's command; a person's has what the script needs.
+		e.Setenv("SUDO_UID", "")
+		return os.Chmod(e.WorkDir, 0o755)
+	}})
+}
