@@ -11,10 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// commandEtc is what a command sees of /etc beyond etcNames: system-wide settings of developers' tools.
+// commandEtc is what a command sees of /etc beyond etcNames: system-wide settings of developers'
+// tools, but not those that may hold a token (npmrc, pip.conf, wgetrc).
 var commandEtc = []string{
 	"adduser.conf", "bash_completion.d", "gitattributes", "gitconfig", "gnuplotrc", "groff", "hostid", "lsb-release", "lynx", "maven", "mke2fs.conf",
-	"npmrc", "php", "pip.conf", "profile.d", "R", "ruby", "rpc", "skel", "texmf", "wgetrc",
+	"php", "profile.d", "R", "ruby", "rpc", "skel", "texmf",
 }
 
 // commandView builds what one command sees: system trees with their programs, the workspace, and of the state only what

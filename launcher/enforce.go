@@ -238,7 +238,7 @@ func (r *run) bashdConfig() (bashserver.Config, error) {
 	if err != nil {
 		return bashserver.Config{}, err
 	}
-	set := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+	set := map[string]string{}
 	for name, value := range m.Sandbox.Env.Set {
 		if set[name], err = r.s.expand(value); err != nil {
 			return bashserver.Config{}, refusef("sandbox.env.set %s: %w", name, err)

@@ -15,6 +15,7 @@ func main() {
 		os.Exit(stage.Enter())
 	case len(os.Args) == 2 && os.Args[1] == "hold":
 		stage.Hold()
+		return
 	case len(os.Args) == 1 && os.Getpid() == 1:
 		os.Exit(stage.Init())
 	}

@@ -26,7 +26,7 @@ var openFiles = []string{
 
 // changeFiles is what the watcher needs besides, to take a protected name away and to strip a set-id bit. symlinkat keeps
 // a link it took in the quarantine.
-var changeFiles = []string{"renameat2", "unlinkat", "mkdirat", "symlinkat", "fchmodat"}
+var changeFiles = []string{"renameat2", "unlinkat", "mkdirat", "symlinkat"}
 
 // makeSockets is what a relay needs besides.
 var makeSockets = []string{"connect", "bind", "listen"}
@@ -67,6 +67,9 @@ func helperRules(o Options) []rule {
 	}
 	if o.Network {
 		rules = append(rules, inetRules()...)
+	}
+	if o.Change {
+		rules = append(rules, allow("fchmodat", masked(2, setuidBit|setgidBit, 0))) // strips the bits, never sets them
 	}
 	return append(rules, helperConditions()...)
 }

@@ -105,9 +105,8 @@ func start(p *Plan) (*entering, *os.File, error) {
 		return nil, nil, err
 	}
 	for _, r := range p.Rlimits {
-		lim := unix.Rlimit{Cur: r.Soft, Max: r.Hard}
-		if err := unix.Setrlimit(r.Resource, &lim); err != nil {
-			return nil, nil, fmt.Errorf("rlimit %d: %w", r.Resource, err)
+		if err := lower(r); err != nil {
+			return nil, nil, err
 		}
 	}
 	stdio, terminal, err := openStdio(p)
@@ -126,6 +125,19 @@ func start(p *Plan) (*entering, *os.File, error) {
 	}
 	child, err := startEnter(p, stdio)
 	return child, terminal, err
+}
+
+// lower sets a limit, and never raises one: what the host bounds tighter stays so.
+func lower(r Rlimit) error {
+	var now unix.Rlimit
+	if err := unix.Getrlimit(r.Resource, &now); err != nil {
+		return fmt.Errorf("rlimit %d: %w", r.Resource, err)
+	}
+	lim := unix.Rlimit{Cur: min(r.Soft, now.Max), Max: min(r.Hard, now.Max)}
+	if err := unix.Setrlimit(r.Resource, &lim); err != nil {
+		return fmt.Errorf("rlimit %d: %w", r.Resource, err)
+	}
+	return nil
 }
 
 // openStdio gives the three standard streams of the target, and the terminal itself.
