@@ -19,7 +19,7 @@ func TestFiltersAreShort(t *testing.T) {
 	}{
 		{Options{Kind: Orchestrator}, []int{500, 200}},
 		{Options{Kind: Command}, []int{500, 200}},
-		{Options{Kind: Helper, Network: true, Files: true, Memfd: true}, []int{300}},
+		{Options{Kind: Helper, Network: true, Files: true, Change: true, Memfd: true}, []int{300}},
 	} {
 		for i, prog := range mustCompile(t, c.o) {
 			t.Logf("%s, filter %d: %d instructions", c.o.Kind, i, len(prog)/8)

@@ -80,6 +80,7 @@ var samples = [][6]uint64{
 	{}, {1, 1, 0}, {^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)},
 	{0, unix.F_SETLEASE}, {0, unix.TIOCSTI}, {0, unix.RLIMIT_CORE, 1}, {unix.RLIMIT_CORE}, {0, unix.IPPROTO_TCP, unix.TCP_ULP},
 	{unix.CLONE_VM | unix.CLONE_THREAD}, {0, unix.SOL_SOCKET, unix.SO_KEEPALIVE}, {0, unix.TCGETS}, {0, unix.F_GETFD},
+	{0, 0, 0o4755},
 }
 
 func describe(progs [][]byte, arch, nr uint32) string {
@@ -111,12 +112,13 @@ func TestDecisionOnEveryNumberIsTheReviewedOne(t *testing.T) {
 	}
 	var kinds [][][]byte
 	for _, o := range []Options{
-		{Kind: Orchestrator}, {Kind: Command}, {Kind: Helper}, {Kind: Helper, Files: true, Network: true, Memfd: true},
+		{Kind: Orchestrator}, {Kind: Command}, {Kind: Helper},
+		{Kind: Helper, Files: true, Change: true, Network: true, Memfd: true},
 	} {
 		kinds = append(kinds, mustCompile(t, o))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-4s %-26s %-12s %-8s %-8s %s\n", "nr", "name", "orchestrator", "command", "helper", "helper+files+network+memfd")
+	fmt.Fprintf(&b, "%-4s %-26s %-12s %-8s %-8s %s\n", "nr", "name", "orchestrator", "command", "helper", "helper with every option")
 	for nr := range uint32(newestKnown + 2) {
 		if nr > 336 && nr < 424 {
 			continue // numbers that x86-64 left out; the next test has them

@@ -69,7 +69,9 @@ func helperRules(o Options) []rule {
 		rules = append(rules, inetRules()...)
 	}
 	if o.Change {
-		rules = append(rules, allow("fchmodat", masked(2, setuidBit|setgidBit, 0))) // strips the bits, never sets them
+		// Never a set-uid file of the user. The set-gid bit stays possible: a folder that has it may have to be
+		// opened up before it can be emptied.
+		rules = append(rules, allow("fchmodat", masked(2, setuidBit, 0)))
 	}
 	return append(rules, helperConditions()...)
 }

@@ -43,6 +43,9 @@ func TestHelperIsConfinedAndStillWorks(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "f"), []byte("content"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chown(filepath.Join(dir, "f"), testUID, testUID); err != nil {
+		t.Fatal(err)
+	}
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +74,12 @@ func TestHelperIsConfinedAndStillWorks(t *testing.T) {
 			map[string]string{"seal": eperm, "dial": eacces, "listen": eacces, "file": eperm, "watch": eperm}},
 		{"files", Options{Files: true}, confine.Landlock{Paths: []confine.PathRule{{Path: dir, Access: confine.AccessRead}}},
 			map[string]string{"seal": eperm, "dial": eperm, "listen": eperm, "file": "", "watch": ""}},
+		{"change", Options{Files: true, Change: true},
+			confine.Landlock{Paths: []confine.PathRule{{Path: dir, Access: confine.AccessRead | confine.AccessWrite}}},
+			map[string]string{"rename": "", "strip": "", "set": eperm}},
+		{"files only", Options{Files: true},
+			confine.Landlock{Paths: []confine.PathRule{{Path: dir, Access: confine.AccessRead | confine.AccessWrite}}},
+			map[string]string{"rename": eperm, "strip": eperm, "set": eperm}},
 		{"other files", Options{Files: true}, confine.Landlock{},
 			map[string]string{"seal": eperm, "dial": eperm, "listen": eperm, "file": eacces}},
 	} {

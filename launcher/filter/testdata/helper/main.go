@@ -43,6 +43,9 @@ func main() {
 		"listen":     listen,
 		"file":       func() error { return readFile(in.Dir) },
 		"watch":      func() error { return watch(in.Dir) },
+		"rename":     func() error { return rename(in.Dir) },
+		"strip":      func() error { return unix.Fchmodat(unix.AT_FDCWD, in.Dir+"/f", 0o755, 0) },
+		"set":        func() error { return unix.Fchmodat(unix.AT_FDCWD, in.Dir+"/f", 0o4755, 0) },
 		"fork":       fork,
 		"raw socket": func() error { return call(unix.SYS_SOCKET, unix.AF_INET, unix.SOCK_RAW, 1) },
 		"vsock":      func() error { return call(unix.SYS_SOCKET, unix.AF_VSOCK, unix.SOCK_STREAM, 0) },
@@ -178,6 +181,13 @@ func listen() error {
 		return err
 	}
 	return l.Close()
+}
+
+func rename(dir string) error {
+	if err := unix.Renameat2(unix.AT_FDCWD, dir+"/f", unix.AT_FDCWD, dir+"/g", unix.RENAME_NOREPLACE); err != nil {
+		return err
+	}
+	return unix.Renameat2(unix.AT_FDCWD, dir+"/g", unix.AT_FDCWD, dir+"/f", unix.RENAME_NOREPLACE)
 }
 
 func readFile(dir string) error {
