@@ -143,7 +143,7 @@ func TestClaudeGetsNowhereWithAHostilePrompt(t *testing.T) {
 	r.start(claudeArgs("--mcp-config", "mcp.json")...)
 
 	r.want(0, 0, "bash", "alone")
-	r.refuse(0, 0, "claude", "sharness-init")
+	r.refuse(0, 0, "claude")
 	r.want(1, 0, "No such file or directory")
 	r.refuse(1, 0, "sessions", "projects", "tasks", "numStartups", "cc-socks")
 	r.want(2, 0, "Read-only file system")

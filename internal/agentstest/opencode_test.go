@@ -29,7 +29,7 @@ func TestOpencodeWorksInItsDomain(t *testing.T) {
 		}},
 		5: one("who_whoami", nil),
 		6: command("mkdir sub; echo made > sub/by-command.txt; git status --short"),
-		7: command("printenv ANTHROPIC_API_KEY OPENCODE_PID | grep . && echo leaked; ls {{WS}}/../state; echo x >> .git/config"),
+		7: command("printenv ANTHROPIC_API_KEY OPENCODE_PID | grep . && echo leaked; cat {{WS}}/../state/.config/opencode/opencode.json; echo x >> .git/config"),
 	}}, map[string]string{"server.js": mcpServer})
 	r.env = []string{"ANTHROPIC_API_KEY=" + secret}
 	r.edit = func(m *manifest.Manifest) {
