@@ -68,7 +68,11 @@ func printHost(b *bytes.Buffer, d *diagnosis) {
 	trial("tracefs", f.Tracefs, "the same")
 	row("dev.tty.legacy_tiocsti", number(f.LegacyTIOCSTI), "an agent's terminal is a pty of its own either way")
 	row("yama ptrace_scope", number(f.YamaScope), "")
-	row("LSMs", orUnknown(strings.Join(f.LSMs, " ")), "")
+	if len(f.LSMs) > 0 {
+		row("LSMs", number(new(len(f.LSMs))), strings.Join(f.LSMs, " "))
+	} else {
+		row("LSMs", "unknown", "securityfs is not mounted")
+	}
 	row("lockdown", orUnknown(f.Lockdown), "")
 	row("container", word(f.Container.Inside), strings.Join(f.Container.Signs, ", "))
 	row("capabilities", fmt.Sprint(len(f.Capabilities)), "")
