@@ -49,14 +49,11 @@ func (s *Session) commandView(uid int) (*view, error) {
 	if err := v.devices(tmpfsData(uint64(m.Sandbox.Tmp), "1777", -1)); err != nil {
 		return nil, err
 	}
-	for dir, data := range map[string]string{
-		"/tmp":     tmpfsData(uint64(m.Sandbox.Tmp), "1777", -1),
-		"/var/tmp": tmpfsData(uint64(m.Sandbox.Tmp), "1777", -1),
-		viewHome:   tmpfsData(uint64(m.Sandbox.Tmp), "0700", uid),
-	} {
-		v.mounts = append(v.mounts, stage.Mount{Target: dir, Fstype: "tmpfs", Data: data, Set: attrBase})
-		v.allow(dir, accessWrite|unix.LANDLOCK_ACCESS_FS_EXECUTE)
+	const access = accessWrite | unix.LANDLOCK_ACCESS_FS_EXECUTE
+	for _, dir := range []string{"/tmp", "/var/tmp"} {
+		v.private(s, dir, tmpfsData(uint64(m.Sandbox.Tmp), "1777", -1), attrBase, access)
 	}
+	v.private(s, viewHome, tmpfsData(uint64(m.Sandbox.Tmp), "0700", uid), attrBase, access)
 	ns, err := s.idmapFor(uid)
 	if err != nil {
 		return nil, err

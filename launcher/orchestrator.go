@@ -39,8 +39,7 @@ func (s *Session) orchestratorView(hosts []hostEntry) (*view, error) {
 		return nil, err
 	}
 	for _, dir := range []string{"/tmp", "/var/tmp"} {
-		v.mounts = append(v.mounts, stage.Mount{Target: dir, Fstype: "tmpfs", Data: tmpfsData(uint64(m.Limits.Tmp), "1777", -1), Set: attrData})
-		v.allow(dir, accessWrite)
+		v.private(s, dir, tmpfsData(uint64(m.Limits.Tmp), "1777", -1), attrData, accessWrite)
 	}
 	if err := s.addOwnFolders(v); err != nil {
 		return nil, err

@@ -199,6 +199,20 @@ func tmpfsData(size uint64, mode string, id int) string {
 	return data
 }
 
+// private adds a tmpfs of the domain's own. Its Landlock rule reaches what is mounted below it too: where that is a
+// folder which the user or the other side sees, the rule must not grant sockets and FIFOs.
+func (v *view) private(s *Session, dir, data string, attr, access uint64) {
+	v.mounts = append(v.mounts, stage.Mount{Target: dir, Fstype: "tmpfs", Data: data, Set: attr})
+	own := []string{s.Workspace.Name()}
+	if s.State != nil {
+		own = append(own, s.State.Name())
+	}
+	if slices.ContainsFunc(own, func(p string) bool { return below(p, dir) }) {
+		access &^= accessWrite &^ accessShared
+	}
+	v.allow(dir, access)
+}
+
 // bind binds a path of the view onto itself with other attributes.
 func (v *view) bind(path string, set uint64, isFile bool) {
 	v.mounts = append(v.mounts, stage.Mount{Target: path, Bind: path, Set: set, IsFile: isFile})

@@ -6,7 +6,7 @@ import "golang.org/x/sys/unix"
 // threads, timers, the poller, and descriptors it already has. No fork, no exec, no new file, no new socket.
 var goRuntime = []string{
 	"read", "write", "readv", "writev", "pread64", "pwrite64", "lseek", "close", "fstat", "fstatfs", "fsync", "fdatasync", "ftruncate",
-	"dup", "dup3", "pipe2", "splice", "tee", "sendfile", "copy_file_range", "ppoll", "poll",
+	"pwritev2", "preadv2", "dup", "dup3", "pipe2", "splice", "tee", "sendfile", "copy_file_range", "ppoll", "poll",
 	"mmap", "munmap", "mprotect", "madvise", "mincore", "brk", "mremap",
 	"rt_sigaction", "rt_sigprocmask", "rt_sigreturn", "sigaltstack", "restart_syscall",
 	"futex", "sched_yield", "sched_getaffinity", "nanosleep", "clock_nanosleep", "clock_gettime", "gettimeofday",
