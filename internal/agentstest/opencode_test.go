@@ -36,7 +36,7 @@ func TestOpencodeWorksInItsDomain(t *testing.T) {
 		m.Env.Set["OPENCODE_DISABLE_MODELS_FETCH"] = "1"
 		m.Env.Set["OPENCODE_CONFIG_CONTENT"] = fmt.Sprintf(`{"model":"fake/fake","small_model":"fake/fake",
 			"provider":{"fake":{"npm":"@ai-sdk/openai-compatible","options":{"baseURL":"%s/v1","apiKey":"none"},"models":{"fake":{"tool_call":true}}}},
-			"mcp":{"who":{"type":"local","command":["node","server.js"]}},"permission":{"edit":"allow","bash":"allow"}}`, r.model.URL)
+			"mcp":{"who":{"type":"local","command":["node","server.js"]}},"permission":{"edit":"allow","bash":"allow","external_directory":"allow"}}`, r.model.URL)
 	}
 	r.start("run", "go")
 
