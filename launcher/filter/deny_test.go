@@ -135,6 +135,9 @@ var deniedToBoth = []attempt{
 	// The limit that keeps core handlers from starting.
 	{name: "prlimit64", want: unix.ENOSYS, args: args(0, unix.RLIMIT_CORE, bad)},
 	{name: "prlimit64", want: unix.ENOSYS, args: args(0, high|unix.RLIMIT_CORE, bad)},
+	{name: "prlimit64", want: unix.ENOSYS, args: args(1, unix.RLIMIT_CPU, bad)},
+	{name: "prlimit64", want: unix.ENOSYS, args: args(1, unix.RLIMIT_CPU, 0, bad)},
+	{name: "prlimit64", want: unix.ENOSYS, args: args(high|1, unix.RLIMIT_CPU, bad)},
 	{name: "setrlimit", want: unix.ENOSYS, args: args(unix.RLIMIT_CORE, bad)},
 	{name: "setrlimit", want: unix.ENOSYS, args: args(high|unix.RLIMIT_CORE, bad)},
 
