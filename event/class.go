@@ -3,9 +3,10 @@ package event
 // Class groups types that share one budget, so that a flood of one kind cannot use up the room of another.
 type Class string
 
-// The classes. Control is what the session says about itself: few, and never held back.
+// The classes. Control is what the supervisor alone says about its session: few, and never held back.
 const (
 	ClassControl Class = "control"
+	ClassReport  Class = "report" // what any producer says about itself
 	ClassCommand Class = "command"
 	ClassExec    Class = "exec"
 	ClassProcess Class = "process"
@@ -14,14 +15,17 @@ const (
 )
 
 var classes = map[Type]Class{
-	SessionStart: ClassControl, SessionEnd: ClassControl, LayerOpen: ClassControl, LayerApplied: ClassControl,
-	StartRefused: ClassControl, IntegrityChanged: ClassControl, EventsLost: ClassControl, Heartbeat: ClassControl,
-	CommandStart: ClassCommand, CommandEnd: ClassCommand, LimitHit: ClassCommand, SecretRedacted: ClassCommand,
+	SessionStart: ClassControl, SessionEnd: ClassControl, LayerApplied: ClassControl, IntegrityChanged: ClassControl,
+	LayerOpen:        ClassReport, EventsLost: ClassReport, Heartbeat: ClassReport,
+	StartRefused: ClassCommand, CommandStart: ClassCommand, CommandEnd: ClassCommand, LimitHit: ClassCommand, SecretRedacted: ClassCommand,
 	ExecDenied: ClassExec, ExecRouted: ClassExec, MemfdDenied: ClassExec,
 	SignalDenied: ClassProcess, PtraceDenied: ClassProcess, NSDenied: ClassProcess, SyscallDenied: ClassProcess,
 	NetDenied:  ClassNet,
 	FileDenied: ClassFile, RepoCreated: ClassFile, FileQuarantined: ClassFile,
 }
+
+// Reserved reports whether only the supervisor may send t.
+func (t Type) Reserved() bool { return t.Class() == ClassControl || t == StartRefused }
 
 // Known reports whether t is a type of schema 1.
 func (t Type) Known() bool { _, ok := classes[t]; return ok }
@@ -38,11 +42,11 @@ func (t Type) Denial() bool {
 	return false
 }
 
-// Folds reports whether repetitions of t may be counted instead of written: each start and end of a command, and all
-// of what the session says about itself, is a fact of its own.
+// Folds reports whether repetitions of t may be counted instead of written: each start and end of a command, each
+// count, and all of what the supervisor says about its session, is a fact of its own.
 func (t Type) Folds() bool {
 	switch t {
-	case CommandStart, CommandEnd:
+	case CommandStart, CommandEnd, EventsLost, Heartbeat:
 		return false
 	}
 	return t.Class() != ClassControl

@@ -195,6 +195,10 @@ func foldKey(e *Event) [32]byte {
 	if e.Target != nil {
 		parts = append(parts, e.Target.Asked, e.Target.Resolved)
 	}
+	if !e.Type.Denial() {
+		// Of a denial the fields say everything; elsewhere the sentence is what there is.
+		parts = append(parts, e.Detail)
+	}
 	h := sha256.New()
 	var size [8]byte
 	for _, p := range parts {

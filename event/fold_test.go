@@ -87,7 +87,7 @@ func TestBudgetOfOneClassLeavesTheOthersAlone(t *testing.T) {
 		t.Error("the network's first denial was dropped for the flood of another class")
 	}
 	for range 100 {
-		if f.Add(&Event{Type: LayerOpen, Time: start}, start) == nil {
+		if f.Add(&Event{Type: LayerApplied, Time: start}, start) == nil {
 			t.Fatal("an event of the session itself was dropped")
 		}
 	}
@@ -102,6 +102,24 @@ func TestBudgetOfOneClassLeavesTheOthersAlone(t *testing.T) {
 		t.Error("the budget did not come back")
 	}
 	checkSum(t, f.Counts())
+}
+
+func TestWhatAnAgentCanProvokeHasABudget(t *testing.T) {
+	for typ, class := range classes {
+		if class == ClassControl {
+			continue
+		}
+		f := NewFolder(FoldOptions{Burst: 10, PerSecond: 1})
+		written := 0
+		for i := range 1000 {
+			if f.Add(&Event{Type: typ, Time: start, Detail: "x", Door: fmt.Sprint(i)}, start) != nil {
+				written++
+			}
+		}
+		if written != 10 {
+			t.Errorf("%s (%s): got %d lines of a flood, want the 10 of its budget", typ, class, written)
+		}
+	}
 }
 
 func TestFolderHoldsAsManyKeysAsItMay(t *testing.T) {
@@ -146,6 +164,9 @@ func TestCommandsAreNeverFolded(t *testing.T) {
 }
 
 func TestFoldKeyKeepsFieldsApart(t *testing.T) {
+	if a, b := (&Event{Type: LayerOpen, Detail: "one"}), (&Event{Type: LayerOpen, Detail: "two"}); foldKey(a) == foldKey(b) {
+		t.Error("two reports share a key")
+	}
 	a, b := denial("/bin/sh"), denial("/bin")
 	b.Target.Resolved = "/sh"
 	if foldKey(a) == foldKey(b) {

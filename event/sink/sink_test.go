@@ -184,7 +184,7 @@ func TestProducersCannotSpeakForTheSupervisor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	r := newRig(t, []string{"supervisor", "bashd"}, openFile(t, path))
 	r.run()
-	for _, typ := range []event.Type{event.SessionStart, event.SessionEnd, event.LayerApplied, event.LayerOpen} {
+	for _, typ := range []event.Type{event.SessionStart, event.SessionEnd, event.LayerApplied, event.IntegrityChanged} {
 		r.senders[1].Send(event.Event{Type: typ})
 	}
 	r.senders[1].Send(event.Event{Type: event.ExecDenied, Session: "another", Seq: 999})
@@ -197,7 +197,7 @@ func TestProducersCannotSpeakForTheSupervisor(t *testing.T) {
 	var kept, lost uint64
 	for _, e := range readLog(t, path) {
 		switch e.Type {
-		case event.SessionStart, event.LayerApplied, event.LayerOpen:
+		case event.SessionStart, event.LayerApplied, event.IntegrityChanged:
 			t.Errorf("got %s from a producer that may not say so", e.Type)
 		case event.ExecDenied:
 			kept++

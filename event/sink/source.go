@@ -28,12 +28,6 @@ func newSource(s Source) (*source, error) {
 	return &source{file: os.NewFile(uintptr(s.FD), "events of "+s.Name), name: s.Name, trusted: s.Trusted}, nil
 }
 
-// reserved are the types that only the supervisor may send: what the session says about itself.
-var reserved = map[event.Type]bool{
-	event.SessionStart: true, event.SessionEnd: true, event.LayerOpen: true, event.LayerApplied: true, event.StartRefused: true,
-	event.IntegrityChanged: true,
-}
-
 // read hands every event to out until the last sender is gone, the file is closed or its deadline passes. When out is
 // full it waits, and the producer's losses begin: they are counted there.
 func (s *source) read(out chan<- *event.Event) error {
@@ -51,7 +45,7 @@ func (s *source) read(out chan<- *event.Event) error {
 			return fmt.Errorf("receive events of %s: %w", s.name, err)
 		}
 		e, err := event.Decode(buf[:n])
-		if err != nil || reserved[e.Type] && !s.trusted {
+		if err != nil || e.Type.Reserved() && !s.trusted {
 			s.bad.Add(1)
 			continue
 		}
