@@ -16,7 +16,7 @@ const (
 
 var classes = map[Type]Class{
 	SessionStart: ClassControl, SessionEnd: ClassControl, LayerApplied: ClassControl, IntegrityChanged: ClassControl,
-	LayerOpen:        ClassReport, EventsLost: ClassReport, Heartbeat: ClassReport,
+	LayerOpen: ClassReport, EventsLost: ClassReport, Heartbeat: ClassReport,
 	StartRefused: ClassCommand, CommandStart: ClassCommand, CommandEnd: ClassCommand, LimitHit: ClassCommand, SecretRedacted: ClassCommand,
 	ExecDenied: ClassExec, ExecRouted: ClassExec, MemfdDenied: ClassExec,
 	SignalDenied: ClassProcess, PtraceDenied: ClassProcess, NSDenied: ClassProcess, SyscallDenied: ClassProcess,
