@@ -54,6 +54,8 @@ var Rooms = []Room{
 	{Path: "internal/fakellm/..."},
 	{Path: "internal/embedded"},
 	{Path: "internal/agentstest"},
+	{Path: "internal/bench"},
+	{Path: "internal/testrun"},
 	{Path: "internal/walls"},
 
 	{Path: "cmd/sharness", Ours: []string{"manifest", "event", "event/sink", "agent", "launcher", "launcher/host", "launcher/pin",
