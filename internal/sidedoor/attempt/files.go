@@ -140,9 +140,23 @@ func git() []Attempt {
 			return how(t, dir)
 		}})
 	}
-	for _, n := range []string{"hooks/post-checkout", "hooks/pre-commit", "config", "config.worktree", "commondir", "modules/sub/config", "modules/sub/hooks/post-checkout",
-		"worktrees/probe/gitdir", "worktrees/probe/commondir", "worktrees/probe/config.worktree"} {
+	for _, n := range []string{"hooks/post-checkout", "hooks/pre-commit", "config", "config.worktree", "commondir"} {
 		inGit("write-"+nameOf(n), "write .git/"+n, func(t *Target, dir string) Outcome { return plant(t, filepath.Join(dir, n)) })
+	}
+	// Only those that exist are protected: a new worktree is a new repository, which is reported.
+	for _, n := range []string{"modules/*/config", "modules/*/hooks/post-checkout", "modules/*/commondir", "worktrees/*/gitdir", "worktrees/*/commondir", "worktrees/*/config.worktree"} {
+		inGit("write-"+strings.ReplaceAll(nameOf(n), "*", "any"), "write .git/"+n, func(t *Target, dir string) Outcome {
+			kind, rest, _ := strings.Cut(n, "/*/")
+			found, err := filepath.Glob(filepath.Join(dir, kind, "*"))
+			if err != nil || len(found) == 0 {
+				return impossible("the repository has no %s", kind)
+			}
+			var all []Outcome
+			for _, f := range found {
+				all = append(all, plant(t, filepath.Join(f, rest)))
+			}
+			return worst(all...)
+		})
 	}
 	move := func(from, to string) Outcome {
 		err := unix.Rename(from, to)
