@@ -39,7 +39,7 @@ func TestEveryProfileMakesAManifest(t *testing.T) {
 		kept := string(d.Bytes())
 		before, after, hasNative := strings.Cut(string(source), "\nnative:")
 		if hasNative {
-			before = before[:strings.LastIndex(before, "\nversion:")]
+			before = before[:strings.LastIndex(before, "\nversion:")] + "\n"
 		}
 		for line := range strings.Lines(before + after) {
 			if s := strings.TrimSpace(line); strings.HasPrefix(s, "#") && !strings.Contains(kept, s) {
