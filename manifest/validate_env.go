@@ -42,8 +42,8 @@ func (c *checker) envNames(key string, list []string, prefixes bool) {
 	}
 }
 
-// env checks the environment of the orchestrator, or of commands (where a prefix may be passed: what they run is
-// outside anyway bounded by their sandbox).
+// env checks the environment of the orchestrator, or of commands, where a prefix may be passed: what they run is bounded
+// by their sandbox anyway.
 func (c *checker) env(key string, e Env, command bool) {
 	c.envNames(key+".pass", e.Pass, command)
 	for i, name := range e.Pass {
