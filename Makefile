@@ -1,8 +1,13 @@
-# sharness: see README.md. `make deps build test` needs root and a Debian-like system for deps.
+# sharness: see README.md. What touches the kernel (test, test-agents, demo, bench) wants root.
 PREFIX  ?= /usr/local
 DESTDIR ?=
 GO      ?= go
-CC      ?= gcc
+# CC has a value of make's own, so ?= would not do.
+ifeq ($(origin CC),default)
+CC       = gcc
+endif
+# sudo's secure_path does not know the usual place of Go.
+export PATH := $(PATH):/usr/local/go/bin
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 
 LDFLAGS  = -s -w -X main.version=$(VERSION)
@@ -12,10 +17,11 @@ STATIC   = sharness-init sharness-bashd sharness-relay sharness-agent sharness-w
 CLIENT   = -static -nostdlib -ffreestanding -fno-pie -no-pie -fno-stack-protector -fno-asynchronous-unwind-tables \
            -Os -Wall -Wextra -Werror -DVERSION='"$(VERSION)"' -Wl,--build-id=none -Wl,-z,noexecstack
 
-.PHONY: all deps build install test test-agents lint bench demo clean
+.PHONY: all deps build install test test-agents race lint bench demo clean
 all: build
 
-deps: ; ./.ci/deps
+deps:
+	./.ci/deps
 
 build: bin/sharness bin/sharness-bash bin/sharness-probe-dynamic $(STATIC:%=bin/%)
 
@@ -27,7 +33,7 @@ $(STATIC:%=bin/%): bin/%:
 	CGO_ENABLED=0 $(GO) build $(GOFLAGS_) -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 bin/sharness-probe-dynamic:
 	CGO_ENABLED=1 $(GO) build $(GOFLAGS_) -ldflags '$(LDFLAGS) -linkmode=external' -tags netcgo -o $@ ./cmd/sharness-probe
-bin/sharness-bash: cmd/sharness-bash/client.c cmd/sharness-bash/sys.h
+bin/sharness-bash: cmd/sharness-bash/client.c $(wildcard cmd/sharness-bash/*.h)
 	@mkdir -p bin
 	$(CC) $(CLIENT) -o $@ $<
 
@@ -36,6 +42,21 @@ install: build
 	install -m 0755 bin/sharness $(DESTDIR)$(PREFIX)/bin/
 	install -m 0755 bin/sharness-bash bin/sharness-init bin/sharness-bashd bin/sharness-relay bin/sharness-agent bin/sharness-watch \
 	    $(DESTDIR)$(PREFIX)/libexec/sharness/
+
+test: build
+	./.ci/test
+test-agents: build
+	./.ci/test-agents
+# Packages whose tests need neither root nor a binary without cgo; the race detector does not fit the others.
+race:
+	CGO_ENABLED=1 $(GO) test -race ./manifest/... ./event ./bashserver/wire ./launcher/resolve ./internal/fakellm
+lint:
+	./.ci/lint
+demo: deps build
+	./.ci/demo
+# BENCH=start or command measures only that; ROUNDS=N as often.
+bench: build
+	$(GO) run ./internal/bench -only '$(BENCH)' -rounds '$(or $(ROUNDS),40)'
 
 clean:
 	rm -rf bin
