@@ -52,7 +52,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	time.Now().Zone() // reads /etc/localtime, which no longer exists for us in a moment
+	_, _ = time.Now().Zone() // reads /etc/localtime, which no longer exists for us in a moment
 	config.Confine.Keep = config.FDs()
 	if err := confine.Self(config.Confine); err != nil {
 		return err

@@ -24,7 +24,6 @@ type rig struct {
 	raw     []*os.File
 	done    chan error
 	stop    context.CancelFunc
-	control *os.File
 }
 
 // newRig makes a collector; the first producer is the supervisor.
