@@ -182,6 +182,13 @@ func (s *siege) run() map[string][]attempt.Result {
 		got[r.Door] = append(got[r.Door], r)
 		n++
 	}
+	for _, tries := range got {
+		for _, r := range tries {
+			if r.Verdict == attempt.Impossible {
+				t.Logf("impossible here: %s: %s", r.ID, r.Detail)
+			}
+		}
+	}
 	if want := len(attempt.All()); n != want {
 		t.Errorf("%d results, want %d: the probe ended early\n%s", n, want, stderr.Bytes())
 	}

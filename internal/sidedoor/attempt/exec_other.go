@@ -32,7 +32,7 @@ func execSCM() []Attempt {
 			if err != nil {
 				return judge("readlink", err)
 			}
-			out, status, err := viaClient(theirs, "for f in /proc/self/fd/*; do readlink $f; done")
+			out, status, err := viaClient(theirs, "exec readlink /proc/self/fd/0 /proc/self/fd/1 /proc/self/fd/2")
 			if err != nil {
 				return judge("run the client", err)
 			}

@@ -119,7 +119,7 @@ func config() []Attempt {
 		}},
 	)
 	for _, n := range []string{".claude/settings.json", ".claude/settings.local.json", ".mcp.json", ".codex/config.toml", ".gemini/settings.json", "opencode.json",
-		".cursor/mcp.json", ".vscode/tasks.json", ".vscode/settings.json", ".idea/workspace.xml", ".envrc", ".bashrc", ".bash_profile", ".profile", ".zshrc", ".ripgreprc"} {
+		".cursor/mcp.json", ".vscode/tasks.json", ".vscode/settings.json", ".idea/workspace.xml", ".envrc", ".bashrc", ".bash_profile", ".profile", ".zshrc"} {
 		a = append(a, Attempt{door + "/plant-" + nameOf("/"+n), door, "plant " + n + " in the workspace", Opens, func(t *Target) Outcome {
 			return plant(t, filepath.Join(t.Workspace, n))
 		}})

@@ -151,5 +151,6 @@ func peerPidfd(t *Target, path string) Outcome {
 	}
 	defer unix.Close(pidfd)
 	_, err = t.forked(sys(unix.SYS_PIDFD_SEND_SIGNAL, uintptr(pidfd), uintptr(winch), 0, 0))
-	return judgeForked("pidfd_send_signal", err)
+	// EINVAL is the kernel's answer for a pidfd of a pid namespace that is no descendant of the caller's.
+	return judgeForked("pidfd_send_signal", err, unix.EINVAL)
 }
