@@ -37,11 +37,10 @@ func TestEveryProfileMakesAManifest(t *testing.T) {
 		// The reasons a profile gives for its choices belong into the manifest that a person will review. Only
 		// those about native go with that key.
 		kept := string(d.Bytes())
-		before, after, hasNative := strings.Cut(string(source), "\nnative:")
-		if hasNative {
-			before = before[:strings.LastIndex(before, "\nversion:")] + "\n"
+		if from, to, ok := p.source.section("native"); ok {
+			source = splice(source, p.source.remarks(from), to, "")
 		}
-		for line := range strings.Lines(before + after) {
+		for line := range strings.Lines(string(source)) {
 			if s := strings.TrimSpace(line); strings.HasPrefix(s, "#") && !strings.Contains(kept, s) {
 				t.Errorf("%s: the comment %q is lost", name, s)
 			}
