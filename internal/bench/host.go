@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// owner of the workspace: an ordinary user, so that idmapping costs what it costs.
+const owner = 1000
+
+// host is what is set up around the rows: a throwaway folder with a manifest for a program, and the bash-server.
+type host struct {
+	dir       string
+	workspace string
+	manifest  string
+	events    string
+	program   string // the real path, as manifests want it
+	sharness  string
+	server    *exec.Cmd
+}
+
+func newHost() (*host, error) {
+	h := &host{}
+	var err error
+	if h.sharness, err = filepath.Abs("bin/sharness"); err != nil {
+		return nil, err
+	}
+	if h.program, err = filepath.EvalSymlinks("/bin/true"); err != nil {
+		return nil, err
+	}
+	// Not in /tmp: nothing is trusted where anybody can write.
+	if h.dir, err = os.MkdirTemp("/var/lib", "sharness-bench-"); err != nil {
+		return nil, err
+	}
+	if err := h.fill(); err != nil {
+		return nil, errors.Join(err, h.close())
+	}
+	return h, nil
+}
+
+func (h *host) fill() error {
+	h.workspace, h.manifest, h.events = filepath.Join(h.dir, "ws"), filepath.Join(h.dir, "bench.yaml"), filepath.Join(h.dir, "events.jsonl")
+	if err := errors.Join(os.Chmod(h.dir, 0o755), os.Mkdir(h.workspace, 0o755), os.WriteFile(h.events, nil, 0o644)); err != nil {
+		return err
+	}
+	if err := errors.Join(os.Chown(h.workspace, owner, owner), os.Chown(h.events, owner, owner)); err != nil {
+		return err
+	}
+	// The owner of the workspace is the user, whoever called sudo.
+	if err := os.Unsetenv("SUDO_UID"); err != nil {
+		return err
+	}
+	out, err := exec.Command(h.sharness, "manifest", "new", "-m", h.manifest, "--name", "bench", "--profile", "plain",
+		"--state", filepath.Join(h.dir, "state"), "--", h.program).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// serve starts the bash-server and returns its socket.
+func (h *host) serve() (string, error) {
+	h.server = exec.Command(h.sharness, "serve", "-m", h.manifest, "--workspace", h.workspace, "--events", h.events)
+	h.server.Stderr = os.Stderr
+	h.server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
+	out, err := h.server.StdoutPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := h.server.Start(); err != nil {
+		h.server = nil
+		return "", err
+	}
+	text, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		return "", fmt.Errorf("sharness serve did not say its socket: %w", err)
+	}
+	socket, ok := strings.CutPrefix(strings.TrimSpace(text), "SHARNESS_SOCKET=")
+	if !ok {
+		return "", fmt.Errorf("sharness serve said %q", text)
+	}
+	return socket, nil
+}
+
+func (h *host) close() error {
+	var errs []error
+	if h.server != nil {
+		errs = append(errs, h.server.Process.Signal(syscall.SIGTERM))
+		timer := time.AfterFunc(10*time.Second, func() { _ = h.server.Process.Kill() })
+		errs = append(errs, h.server.Wait())
+		timer.Stop()
+	}
+	return errors.Join(append(errs, os.RemoveAll(h.dir))...)
+}
