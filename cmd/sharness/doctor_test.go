@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
 	"github.com/sharness/sharness/internal/kerneltest"
@@ -118,4 +119,10 @@ func TestDoctorEscapesWhatItShows(t *testing.T) {
 	if strings.ContainsAny(out, "\x1b\u202e") {
 		t.Errorf("got %q", out)
 	}
+}
+
+// TestDoctorAndEventsAsTyped runs their scripts with the real command.
+func TestDoctorAndEventsAsTyped(t *testing.T) {
+	kerneltest.RequireRoot(t)
+	testscript.Run(t, testscript.Params{Files: []string{"testdata/doctor.txtar", "testdata/events.txtar"}, RequireExplicitExec: true})
 }

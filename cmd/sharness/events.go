@@ -53,7 +53,7 @@ terminal. FILE is by default the log in ` + logDir + ` that was written last.`,
 				return &exitError{125, fmt.Errorf("events: %w", err)}
 			}
 			if bad > 0 {
-				return &exitError{1, fmt.Errorf("events: %d lines of %s are no events of schema %d", bad, path, event.Schema)}
+				return &exitError{1, fmt.Errorf("events: %s: lines that are no events of schema %d: %d", path, event.Schema, bad)}
 			}
 			return nil
 		},
@@ -67,10 +67,10 @@ terminal. FILE is by default the log in ` + logDir + ` that was written last.`,
 
 func (f eventFilter) check() error {
 	if _, ok := sidedoor.ByID(f.door); f.door != "" && !ok {
-		return fmt.Errorf("events: --door %s: no such door; sharness doctor lists them", event.Escape(f.door))
+		return fmt.Errorf("events: --door %s: no such door; sharness doctor lists them", f.door)
 	}
 	if f.typ != "" && !event.Type(f.typ).Known() {
-		return fmt.Errorf("events: --type %s: no such type", event.Escape(f.typ))
+		return fmt.Errorf("events: --type %s: no such type", f.typ)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func openTail(path string) (*tail, error) {
 	}
 	st, err := file.Stat()
 	if err == nil && st.IsDir() {
-		err = fmt.Errorf("%s is a folder", event.Escape(path))
+		err = fmt.Errorf("%s is a folder", path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, file.Close())

@@ -63,7 +63,7 @@ func TestEventsCountsWhatIsNoEvent(t *testing.T) {
 	writeLog(t, path, "\x1b[2Jjunk\n", `{"schema":2}`+"\n", strings.Repeat("x", 3*event.MaxBytes)+"\n", "\n",
 		logLine(t, event.ExecDenied, "exec-direct", "/bin/sh"), `{"schema":1,"cut":`)
 	out, code, err := execute(t, newEventsCmd(), path)
-	if code != 1 || !strings.Contains(err.Error(), "3 lines") || strings.Count(out, "\n") != 1 || strings.Contains(out, "\x1b") {
+	if code != 1 || !strings.Contains(err.Error(), "schema 1: 3") || strings.Count(out, "\n") != 1 || strings.Contains(out, "\x1b") {
 		t.Errorf("got %d, %v,\n%q", code, err, out)
 	}
 }
