@@ -44,9 +44,6 @@ func (r *run) attend(plan *stage.Plan, v *view) (int, error) {
 	}
 	streams.Started()
 	r.orchestrator.Store(int64(dom.pid))
-	if err := r.group.addUnified(dom.pid); err != nil {
-		return 0, joinEnd(err, dom)
-	}
 	started := time.Now()
 	proxy := tty.Proxy{Streams: streams, Master: -1, Child: child{dom}}
 	if dom.master != nil {
@@ -92,13 +89,6 @@ func (r *run) attend(plan *stage.Plan, v *view) (int, error) {
 		r.o.Notice(perr.Error())
 	}
 	return status, nil
-}
-
-func joinEnd(err error, dom *domain) error {
-	if e := dom.end(); e != nil {
-		return fmt.Errorf("%w; and %v", err, e)
-	}
-	return err
 }
 
 // child is the domain as the terminal sees it.

@@ -37,6 +37,8 @@ type cgroup struct {
 	v1    cgroup1.Cgroup
 	dirs  []string // the folders, one per hierarchy
 	tasks []string // v1: the tasks files a thread writes itself into
+
+	unified string // the folder in the unified hierarchy; empty where there is none
 }
 
 // newCgroup makes a group. It must not exist yet.
@@ -74,7 +76,7 @@ func newCgroup2(path string, lim cgroupLimits) (*cgroup, error) {
 			return nil, errors.Join(fmt.Errorf("cgroup %s: swap: %w", path, err), m.Delete())
 		}
 	}
-	return &cgroup{path: path, v2: m, dirs: []string{dir}}, nil
+	return &cgroup{path: path, v2: m, dirs: []string{dir}, unified: dir}, nil
 }
 
 // requireControllers reads back what was set: a controller that is not there would leave a limit open in silence.
@@ -124,24 +126,29 @@ func newCgroup1(path string, lim cgroupLimits) (*cgroup, error) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, errors.Join(fmt.Errorf("cgroup %s: %w", path, err), c.delete())
 		}
-		c.dirs = append(c.dirs, dir)
+		c.dirs, c.unified = append(c.dirs, dir), dir
 	}
 	return c, nil
 }
 
-// with runs fn, which starts a process, so that the process is born inside the group. On v2 fn gets a descriptor for
-// CLONE_INTO_CGROUP; on v1 the calling thread moves into the group, and moves back afterwards: writing 0 to tasks
-// moves one thread and skips the lock that writing a pid waits 7-12 ms for (kernel commit 9a3284fad42f).
+// with runs fn, which starts a process, so that the process is born inside the group. fn gets a descriptor for
+// CLONE_INTO_CGROUP, -1 without the unified hierarchy. On v1 the calling thread moves into the group besides, and moves
+// back afterwards: writing 0 to tasks moves one thread and skips the lock that writing a pid waits 7-12 ms for (kernel
+// commit 9a3284fad42f).
 //
 // It runs on the spawner's thread.
 func (c *cgroup) with(fn func(cgroupFD int) error) error {
-	if c.v2 != nil {
-		d, err := os.Open(c.dirs[0])
+	fd := -1
+	if c.unified != "" {
+		d, err := os.Open(c.unified)
 		if err != nil {
 			return fmt.Errorf("cgroup %s: %w", c.path, err)
 		}
 		defer d.Close()
-		return fn(int(d.Fd()))
+		fd = int(d.Fd())
+	}
+	if c.v2 != nil {
+		return fn(fd)
 	}
 	home, err := threadGroups()
 	if err != nil {
@@ -152,7 +159,7 @@ func (c *cgroup) with(fn func(cgroupFD int) error) error {
 			return errors.Join(fmt.Errorf("cgroup %s: enter: %w", c.path, err), restore(home))
 		}
 	}
-	return errors.Join(fn(-1), restore(home))
+	return errors.Join(fn(fd), restore(home))
 }
 
 // threadGroups returns the tasks files of the calling thread's groups in the v1 hierarchies that we use.
@@ -178,18 +185,6 @@ func restore(tasks []string) error {
 		if err := os.WriteFile(t, []byte("0"), 0); err != nil {
 			return fmt.Errorf("cgroup: leave: %w", err)
 		}
-	}
-	return nil
-}
-
-// addUnified adds a process to the twin of a v1 group in the unified hierarchy. It waits for a grace period: only for
-// the orchestrator, once a session.
-func (c *cgroup) addUnified(pid int) error {
-	if c.v2 != nil || len(c.dirs) < 3 {
-		return nil
-	}
-	if err := os.WriteFile(filepath.Join(c.dirs[2], "cgroup.procs"), strconv.AppendInt(nil, int64(pid), 10), 0); err != nil {
-		return fmt.Errorf("cgroup %s: add %d to unified: %w", c.path, pid, err)
 	}
 	return nil
 }

@@ -28,6 +28,7 @@ import (
 // Options say what to run and where.
 type Options struct {
 	Manifest  *manifest.Manifest // with defaults
+	Path      string             // of the manifest, absolute
 	Workspace string
 	AllowOpen []string    // doors that may be open
 	Args      []string    // the user's own arguments, after those of the manifest
@@ -97,6 +98,9 @@ func open(o Options) (*run, error) {
 		return nil, err
 	}
 	r := &run{o: o, s: s}
+	if err := s.checkOwners(o.Path); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
 	if err := r.open(); err != nil {
 		return nil, errors.Join(err, r.close())
 	}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/sharness/sharness/launcher/host"
+	"github.com/sharness/sharness/launcher/pin"
 	"github.com/sharness/sharness/launcher/resolve"
 	"github.com/sharness/sharness/manifest"
 	"golang.org/x/sys/unix"
@@ -219,11 +220,6 @@ func (s *Session) checkWorkspace() error {
 	if s.Manifest.State != nil && (below(s.Manifest.State.Path, ws) || below(ws, s.Manifest.State.Path)) {
 		return refusef("workspace %s: overlaps the state folder %s", ws, s.Manifest.State.Path)
 	}
-	for _, e := range s.Manifest.Exec {
-		if below(e.Path, ws) || s.Manifest.State != nil && below(e.Path, s.Manifest.State.Path) {
-			return refusef("exec %s: a pinned binary must not lie where the orchestrator or a command can write", e.Path)
-		}
-	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(s.Workspace.Fd()), &st); err != nil {
 		return refusef("workspace %s: %w", ws, err)
@@ -231,6 +227,29 @@ func (s *Session) checkWorkspace() error {
 	if int(st.Uid) != s.User.UID && st.Mode&0o002 == 0 && s.User.UID != 0 {
 		if st.Mode&0o005 != 0o005 {
 			return refusef("workspace %s: not readable for %s", ws, s.User.Name)
+		}
+	}
+	return nil
+}
+
+// checkOwners refuses a manifest, a pinned file or a library that the orchestrator, a command or anybody but its owner
+// could write, or replace through a parent.
+func (s *Session) checkOwners(path string) error {
+	trees := []string{s.Workspace.Name()}
+	if s.Manifest.State != nil {
+		trees = append(trees, s.Manifest.State.Path)
+	}
+	if err := pin.CheckManifest(path, trees...); err != nil {
+		return refusef("manifest %w", err)
+	}
+	for _, e := range s.Manifest.Exec {
+		if err := pin.CheckOwner(e.Path, trees...); err != nil {
+			return refusef("exec %w", err)
+		}
+	}
+	for _, l := range s.Manifest.Libraries {
+		if err := pin.CheckOwner(l.Path, trees...); err != nil {
+			return refusef("libraries %w", err)
 		}
 	}
 	return nil

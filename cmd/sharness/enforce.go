@@ -56,6 +56,9 @@ func (f *sessionFlags) open(name string) (launcher.Options, error) {
 	if o.Workspace == "" {
 		o.Workspace = m.Workspace.Path
 	}
+	if o.Path, err = filepath.Abs(path); err != nil {
+		return o, &exitError{126, fmt.Errorf("manifest %s: %w", path, err)}
+	}
 	if len(f.events) == 0 {
 		spec, err := launcher.DefaultSink(m.Name)
 		if err != nil {

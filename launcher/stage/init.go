@@ -35,7 +35,7 @@ func Init() int {
 	if err := child.release(); err != nil {
 		return fail(err)
 	}
-	return reap(child.pid, terminal)
+	return stay(child.pid, terminal)
 }
 
 // fail says on the status socket why nothing runs.
@@ -317,16 +317,46 @@ func giveUp(uid, gid uint32) error {
 	return confine.NoNewPrivs()
 }
 
-// reap waits for the target and for every orphan of the namespace, and serves the status socket. When pid 1 returns,
-// the kernel ends everything that is left in the namespace (pid_namespaces(7)).
-func reap(target int, terminal *os.File) int {
+// stay serves the status socket until the target has ended. When pid 1 returns, the kernel ends everything that is
+// left in the namespace (pid_namespaces(7)).
+//
+// It stays on the thread that started Enter: below Landlock ABI 8 each thread of a process has a domain of its own
+// making, and only the one that Enter was forked in is above the target's, which is what lets a signal through.
+func stay(target int, terminal *os.File) int {
 	// A signal from inside must not end pid 1: the Go runtime installs handlers, so the kernel's protection of an init
 	// without handlers does not reach all of them.
 	signal.Ignore(unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
 	if err := Send(StatusFD, Message{Type: MsgRunning}, -1); err != nil {
 		return 125
 	}
-	go serveStatus(target, terminal)
+	go func() { os.Exit(reap(target)) }()
+	for {
+		// The end of the supervisor is the end of the domain: that is the second cord beside PDEATHSIG.
+		m, _, err := Receive(StatusFD)
+		if err != nil {
+			return 125
+		}
+		switch m.Type {
+		case MsgSignal:
+			signalGroup(target, unix.Signal(m.A))
+		case MsgContinue:
+			if terminal != nil {
+				group := unix.Getpgrp()
+				if m.A == 1 {
+					group = target
+				}
+				// A terminal that hangs up meanwhile ends the target anyway.
+				_ = unix.IoctlSetPointerInt(int(terminal.Fd()), unix.TIOCSPGRP, group)
+			}
+			signalGroup(target, unix.SIGCONT)
+		default:
+			return 125
+		}
+	}
+}
+
+// reap waits for the target and for every orphan of the namespace, and reports what the target does.
+func reap(target int) int {
 	for {
 		var ws unix.WaitStatus
 		pid, err := unix.Wait4(-1, &ws, unix.WUNTRACED, nil)
@@ -352,33 +382,6 @@ func exited(m Message) int {
 		return 125
 	}
 	return 0
-}
-
-// serveStatus takes orders from the supervisor. Its end is the end of the domain: that is the second cord beside
-// PDEATHSIG.
-func serveStatus(target int, terminal *os.File) {
-	for {
-		m, _, err := Receive(StatusFD)
-		if err != nil {
-			os.Exit(125)
-		}
-		switch m.Type {
-		case MsgSignal:
-			signalGroup(target, unix.Signal(m.A))
-		case MsgContinue:
-			if terminal != nil {
-				group := unix.Getpgrp()
-				if m.A == 1 {
-					group = target
-				}
-				// A terminal that hangs up meanwhile ends the target anyway.
-				_ = unix.IoctlSetPointerInt(int(terminal.Fd()), unix.TIOCSPGRP, group)
-			}
-			signalGroup(target, unix.SIGCONT)
-		default:
-			os.Exit(125)
-		}
-	}
 }
 
 // signalGroup signals the target's process group. A group that is gone is no news.
