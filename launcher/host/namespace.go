@@ -16,20 +16,33 @@ var namespaceFlags = map[string]uintptr{
 	"uts":    unix.CLONE_NEWUTS,
 }
 
-// probeNamespaces clones one child into each type. Without privilege the others are tried below a user namespace,
-// which proves that the kernel has them.
+// probeNamespaces clones a child into all types but user at once, as a session does; when that fails, one child into each
+// tells which it was. Every child is a copy of this process, and that is most of what a probe costs at a start.
 func probeNamespaces() map[string]Trial {
 	out := make(map[string]Trial, len(namespaceFlags))
+	var all uintptr
+	for _, flag := range namespaceFlags {
+		all |= flag
+	}
+	together := run(&job{flags: all &^ unix.CLONE_NEWUSER})
 	for name, flag := range namespaceFlags {
-		err := run(&job{flags: flag})
-		if err == unix.EPERM && flag != unix.CLONE_NEWUSER {
-			if run(&job{flags: flag | unix.CLONE_NEWUSER}) == nil {
-				err = nil
-			}
+		err := together
+		if err != nil || flag == unix.CLONE_NEWUSER {
+			err = tryNamespace(flag)
 		}
 		out[name] = outcome(err, unix.Geteuid() == 0)
 	}
 	return out
+}
+
+// tryNamespace clones one child into one type. Without privilege the others are tried below a user namespace, which
+// proves that the kernel has them.
+func tryNamespace(flag uintptr) error {
+	err := run(&job{flags: flag})
+	if err == unix.EPERM && run(&job{flags: flag | unix.CLONE_NEWUSER}) == nil {
+		return nil
+	}
+	return err
 }
 
 const memfdNoexecPath = "/proc/sys/vm/memfd_noexec"
