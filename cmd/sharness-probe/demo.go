@@ -45,7 +45,7 @@ func demo(t *attempt.Target, w io.Writer) (int, error) {
 			continue
 		}
 		if d, ok := sidedoor.ByID(a.Door); ok {
-			fmt.Fprintf(w, "             door %s, shut by: %s\n", d.ID, layers(d))
+			fmt.Fprintf(w, "             door %s; walls: %s\n", d.ID, layers(d))
 		}
 	}
 	fmt.Fprintf(w, "\nThe one way that works, a fresh sandbox for each command:\n\n  $ sharness-bash -c 'id; echo hello from the sandbox'\n")

@@ -28,6 +28,9 @@ type Bait struct {
 	Datagram string `json:"datagram"`
 	Abstract string `json:"abstract"` // name without the leading zero byte
 
+	Segment int    `json:"segment"` // id of a System V shared memory segment that everyone may read, plus one
+	Queue   string `json:"queue"`   // name of a POSIX message queue that everyone may read, without its slash
+
 	Victims    []int  `json:"victims"` // pids in the host's namespace; they ignore SIGWINCH and let anyone trace them
 	VictimSock string `json:"victim_sock"`
 

@@ -57,7 +57,7 @@ func Plant(c Config) (p *Planted, err error) {
 	if p.Bait.HostNetNS, err = inode("/proc/self/ns/net"); err != nil {
 		return nil, err
 	}
-	for _, step := range []func() error{p.files, p.payloads, p.ports, p.unixSockets, p.victim} {
+	for _, step := range []func() error{p.files, p.payloads, p.ports, p.unixSockets, p.ipc, p.victim} {
 		if err := step(); err != nil {
 			return nil, err
 		}

@@ -3,9 +3,7 @@ package attempt
 import (
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -67,6 +65,21 @@ func secrets() []Attempt {
 				unix.Close(fd)
 			}
 			return judge("open_by_handle_at", err)
+		}},
+		{door + "/sysv-segment", door, "attach a shared memory segment of the host", Opens, func(t *Target) Outcome {
+			if t.Segment == 0 {
+				return impossible("no bait")
+			}
+			const readOnly = 0o10000
+			_, err := t.forked(sys(unix.SYS_SHMAT, uintptr(t.Segment-1), 0, readOnly))
+			return judgeForked("shmat", err, unix.EINVAL, unix.EIDRM) // no such id in this IPC namespace
+		}},
+		{door + "/mqueue", door, "open a message queue of the host", Opens, func(t *Target) Outcome {
+			if t.Queue == "" {
+				return impossible("no bait")
+			}
+			_, err := t.forked(sys(unix.SYS_MQ_OPEN, t.str(t.Queue), unix.O_RDONLY, 0, 0))
+			return judgeForked("mq_open", err)
 		}},
 		{door + "/homes", door, "find anything in /root and /home beside the way to the workspace", Varies, homes},
 		{door + "/sharness-binaries", door, "find sharness's own programs beside the client", Varies, func(*Target) Outcome {
@@ -153,142 +166,4 @@ func homes(t *Target) Outcome {
 		return opened("%s", strings.Join(extra, " "))
 	}
 	return absent("nothing there")
-}
-
-// procFiles opens files of /proc and /sys for writing. Nothing is ever written.
-func procFiles() []Attempt {
-	const door = "file-proc"
-	var a []Attempt
-	for _, p := range []string{"/proc/sysrq-trigger", "/proc/sys/kernel/core_pattern", "/proc/sys/kernel/modprobe", "/proc/sys/kernel/hotplug", "/proc/sys/fs/binfmt_misc/register",
-		"/proc/sys/vm/memfd_noexec", "/proc/sys/kernel/ns_last_pid", "/proc/sys/net/ipv4/tcp_fastopen", "/proc/sys/net/ipv4/ip_forward", "/proc/sys/kernel/yama/ptrace_scope",
-		"/proc/sys/dev/tty/legacy_tiocsti", "/proc/irq/default_smp_affinity", "/proc/mtrr", "/proc/asound",
-		"/sys/kernel/uevent_helper", "/sys/kernel/mm/ksm/run", "/sys/power/state", "/sys/kernel/kexec_crash_size", "/sys/module/kernel/parameters/panic"} {
-		control := Refused
-		if strings.HasSuffix(p, "ns_last_pid") {
-			control = Varies // mode 0666: the capability is asked for at write
-		}
-		a = append(a, Attempt{door + "/" + nameOf(p), door, "open " + p + " for writing", control, func(*Target) Outcome { return openWrite(p, 0) }})
-	}
-	return append(a,
-		Attempt{door + "/all-sysctls", door, "open any sysctl for writing", Varies, func(*Target) Outcome { return writable("/proc/sys") }},
-		Attempt{door + "/all-sys", door, "open anything in /sys for writing", Refused, func(*Target) Outcome { return writable("/sys") }},
-		Attempt{door + "/memfd-noexec", door, "find memfd_noexec below 2", Varies, func(*Target) Outcome {
-			raw, err := os.ReadFile("/proc/sys/vm/memfd_noexec")
-			if err != nil {
-				return judge("read", err)
-			}
-			if v := strings.TrimSpace(string(raw)); v != "2" {
-				return opened("vm.memfd_noexec is %s", v)
-			}
-			return closed("vm.memfd_noexec is 2")
-		}},
-	)
-}
-
-// writable walks a tree and opens every file for writing, up to a bounded number of names.
-func writable(root string) Outcome {
-	const maxNames = 30000
-	names, refused := 0, 0
-	var open string
-	filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if names++; names > maxNames {
-			return fs.SkipAll
-		}
-		if err != nil || !d.Type().IsRegular() {
-			return nil
-		}
-		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-		if err != nil {
-			refused++
-			return nil
-		}
-		unix.Close(fd)
-		open = path
-		return fs.SkipAll
-	})
-	switch {
-	case open != "":
-		return opened("%s opens for writing", open)
-	case refused == 0:
-		return absent("nothing below %s", root)
-	}
-	return closed("none of %d files below %s opens for writing", refused, root)
-}
-
-func cgroups() []Attempt {
-	const door = "cg-escape"
-	a := []Attempt{
-		{door + "/mkdir", door, "make a cgroup", Refused, func(t *Target) Outcome {
-			var all []Outcome
-			for _, dir := range cgroupDirs() {
-				p := filepath.Join(dir, fmt.Sprintf("sharness-probe-%d", os.Getpid()))
-				err := unix.Mkdir(p, 0o755)
-				if err == nil {
-					unix.Rmdir(p)
-				}
-				all = append(all, judge("mkdir "+p, err))
-			}
-			return worst(all...)
-		}},
-		{door + "/clone-into", door, "clone3 into another cgroup", Refused, func(t *Target) Outcome {
-			fd, err := unix.Open("/sys/fs/cgroup", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-			if err != nil {
-				return judge("open /sys/fs/cgroup", err)
-			}
-			defer unix.Close(fd)
-			const cloneIntoCgroup = 1 << 33
-			args := t.words(8, cloneIntoCgroup, 0, 0, 0, uint64(unix.SIGCHLD), 0, 0, 0, 0, 0, uint64(fd))
-			_, err = t.forked(sys(unix.SYS_CLONE3, args, 88))
-			return judgeForked("clone3", err, unix.EBADF, unix.EINVAL) // the root is no cgroup2 on a hybrid host
-		}},
-		{door + "/mount", door, "mount cgroup2", Refused, func(t *Target) Outcome {
-			_, err := t.forked(sys(unix.SYS_MOUNT, t.str("none"), t.str("/proc/self/fdinfo"), t.str("cgroup2"), unix.MS_REMOUNT, 0))
-			return reachedForked("mount", err) // it is no mount point: EINVAL is past the check
-		}},
-		{door + "/namespace", door, "see the host's cgroup path in /proc/self/cgroup", Varies, func(*Target) Outcome {
-			raw, err := os.ReadFile("/proc/self/cgroup")
-			if err != nil {
-				return judge("read /proc/self/cgroup", err)
-			}
-			for line := range strings.Lines(string(raw)) {
-				f := strings.SplitN(strings.TrimSpace(line), ":", 3)
-				if len(f) == 3 && f[2] != "/" {
-					return opened("%s", strings.TrimSpace(line))
-				}
-			}
-			return closed("every path is /")
-		}},
-	}
-	for _, f := range []string{"cgroup.procs", "tasks", "cgroup.threads", "cgroup.subtree_control", "pids.max", "memory.max", "memory.limit_in_bytes", "cgroup.kill", "cgroup.freeze", "release_agent", "notify_on_release"} {
-		a = append(a, Attempt{door + "/" + f, door, "open " + f + " of any cgroup for writing", Refused, func(*Target) Outcome {
-			var all []Outcome
-			for _, dir := range cgroupDirs() {
-				all = append(all, openWrite(filepath.Join(dir, f), 0))
-			}
-			return worst(all...)
-		}})
-	}
-	return a
-}
-
-// cgroupDirs are the places where the own cgroup and its root would be, on v1, v2 and hybrid hosts.
-func cgroupDirs() []string {
-	dirs := []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/memory"}
-	raw, _ := os.ReadFile("/proc/self/cgroup")
-	for line := range strings.Lines(string(raw)) {
-		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(f) != 3 {
-			continue
-		}
-		if _, err := strconv.Atoi(f[0]); err != nil {
-			continue
-		}
-		controller := f[1]
-		if controller == "" {
-			dirs = append(dirs, filepath.Join("/sys/fs/cgroup", f[2]), filepath.Join("/sys/fs/cgroup/unified", f[2]))
-			continue
-		}
-		dirs = append(dirs, filepath.Join("/sys/fs/cgroup", controller, f[2]))
-	}
-	return dirs
 }

@@ -1,0 +1,40 @@
+package bait
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// ipc makes a shared memory segment and a message queue that everyone on the host may read: only another IPC namespace
+// is in the way.
+func (p *Planted) ipc() error {
+	id, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, unix.IPC_CREAT|0o644)
+	if err != nil {
+		return fmt.Errorf("shmget: %w", err)
+	}
+	p.closing(func() error {
+		_, err := unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+		return err
+	})
+	p.Bait.Segment = id + 1
+
+	p.Bait.Queue = "sharness-" + p.Bait.SecretValue
+	name, err := unix.BytePtrFromString(p.Bait.Queue)
+	if err != nil {
+		return err
+	}
+	fd, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(name)), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o644, 0, 0, 0)
+	if errno != 0 {
+		return fmt.Errorf("mq_open: %w", errno)
+	}
+	unix.Close(int(fd))
+	p.closing(func() error {
+		if _, _, errno := unix.Syscall(unix.SYS_MQ_UNLINK, uintptr(unsafe.Pointer(name)), 0, 0); errno != 0 {
+			return fmt.Errorf("mq_unlink: %w", errno)
+		}
+		return nil
+	})
+	return nil
+}
