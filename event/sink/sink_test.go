@@ -23,6 +23,7 @@ type rig struct {
 	senders []*Sender
 	raw     []*os.File
 	done    chan error
+	beat    time.Duration // between heartbeats; 0: as in life
 	stop    context.CancelFunc
 }
 
@@ -63,6 +64,9 @@ func (r *rig) run() {
 	c, err := New(r.config, event.FoldOptions{})
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	if r.beat > 0 {
+		c.beat = r.beat
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
@@ -164,6 +168,18 @@ func TestLogSaysWhenTheSupervisorWasLost(t *testing.T) {
 	events := readLog(t, path)
 	if len(events) != 1 || events[0].Type != event.SessionEnd || events[0].Cause != "lost" {
 		t.Errorf("got %+v, want one session.end that says so", events)
+	}
+}
+
+func TestHeartbeatShowsAQuietLogToBeAlive(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	r := newRig(t, []string{"supervisor"}, openFile(t, path))
+	r.beat = time.Millisecond
+	r.run()
+	waitFor(t, func() bool { st, err := os.Stat(path); return err == nil && st.Size() > 0 })
+	r.end()
+	if e := readLog(t, path)[0]; e.Type != event.Heartbeat || e.Data["produced"] != 0.0 || e.Data["malformed"] != 0.0 {
+		t.Errorf("got %+v, want a heartbeat with the counts", e)
 	}
 }
 
