@@ -11,7 +11,7 @@ var errCwd = errors.New("working directory is outside the workspace")
 // asCwd turns the stage's word on a working directory into errCwd: its reports are text, written before a byte of the
 // command ran.
 func asCwd(err error) error {
-	if strings.HasPrefix(err.Error(), "stage: cwd ") {
+	if strings.HasPrefix(err.Error(), "stage: cwd: ") {
 		return errors.Join(errCwd, err)
 	}
 	return err

@@ -286,11 +286,14 @@ func (v *view) commandLink(path string) error {
 	return refusef("command %s: too many links", path)
 }
 
-// limits on what a domain can take, beside its cgroup. RLIMIT_CORE 1: at 0 the kernel still starts a piped core helper
-// as root outside; at 1 it does not (core(5)).
+// rlimits bound what a domain can take, beside its cgroup. RLIMIT_CORE is 1: at 0 the kernel still starts a piped core
+// handler, as root and outside; at 1 it does not (core(5)). On a host with such a handler nothing else will do, and a
+// hard limit of 0 that cannot be raised refuses the start.
 func rlimits() []stage.Rlimit {
+	pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern")
+	piped := err != nil || strings.HasPrefix(string(pattern), "|")
 	return []stage.Rlimit{
-		{Resource: unix.RLIMIT_CORE, Soft: 1, Hard: 1},
+		{Resource: unix.RLIMIT_CORE, Soft: 1, Hard: 1, Exact: piped},
 		{Resource: unix.RLIMIT_MEMLOCK, Soft: 8 << 20, Hard: 8 << 20},
 		{Resource: unix.RLIMIT_NOFILE, Soft: 1024, Hard: 65536},
 		{Resource: unix.RLIMIT_MSGQUEUE, Soft: 819200, Hard: 819200},

@@ -73,13 +73,19 @@ func enter(p *Plan) error {
 		}
 	}
 	if err := changeDir(cmd.Cwd, p.CwdBelow); err != nil {
-		return err
+		return p.named("cwd", cmd.Cwd, err)
 	}
 	// A dumpable target again: exec resets it, as it resets signal handlers; ignored signals are inherited.
-	if err := syscall.Exec(cmd.Path, cmd.Argv, cmd.Env); err != nil {
-		return fmt.Errorf("exec %s: %w", cmd.Path, err)
+	return p.named("exec", cmd.Path, syscall.Exec(cmd.Path, cmd.Argv, cmd.Env))
+}
+
+// named says what failed and on what. A name that came with a request stays out of it: the report is read by the
+// supervisor, which takes no byte from the domain.
+func (p *Plan) named(step, name string, err error) error {
+	if p.Request >= 0 {
+		return fmt.Errorf("%s: %w", step, err)
 	}
-	return nil
+	return fmt.Errorf("%s %s: %w", step, name, err)
 }
 
 // waitRelease waits for pid 1's word that it is ready. EOF without it means that pid 1 could not get ready.
@@ -114,19 +120,19 @@ func readRequest(fd int) (wire.Command, error) {
 // it may lead anywhere in the view.
 func changeDir(dir string, below []string) error {
 	if err := unix.Chdir(dir); err != nil {
-		return fmt.Errorf("cwd %s: %w", dir, err)
+		return err
 	}
 	if len(below) == 0 {
 		return nil
 	}
 	got, err := unix.Getwd()
 	if err != nil {
-		return fmt.Errorf("cwd %s: %w", dir, err)
+		return err
 	}
 	for _, b := range below {
 		if got == b || strings.HasPrefix(got, strings.TrimSuffix(b, "/")+"/") {
 			return nil
 		}
 	}
-	return fmt.Errorf("cwd %s: outside %s: %w", got, strings.Join(below, ", "), unix.EACCES)
+	return fmt.Errorf("outside %s: %w", strings.Join(below, ", "), unix.EACCES)
 }

@@ -105,7 +105,7 @@ func start(p *Plan) (*entering, *os.File, error) {
 		return nil, nil, err
 	}
 	for _, r := range p.Rlimits {
-		if err := lower(r); err != nil {
+		if err := limit(r); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -127,15 +127,18 @@ func start(p *Plan) (*entering, *os.File, error) {
 	return child, terminal, err
 }
 
-// lower sets a limit, and never raises one: what the host bounds tighter stays so.
-func lower(r Rlimit) error {
-	var now unix.Rlimit
-	if err := unix.Getrlimit(r.Resource, &now); err != nil {
-		return fmt.Errorf("rlimit %d: %w", r.Resource, err)
+// limit sets a limit. What the host bounds tighter stays so, unless the plan needs exactly its own number.
+func limit(r Rlimit) error {
+	lim := unix.Rlimit{Cur: r.Soft, Max: r.Hard}
+	if !r.Exact {
+		var now unix.Rlimit
+		if err := unix.Getrlimit(r.Resource, &now); err != nil {
+			return fmt.Errorf("rlimit %d: %w", r.Resource, err)
+		}
+		lim = unix.Rlimit{Cur: min(r.Soft, now.Max), Max: min(r.Hard, now.Max)}
 	}
-	lim := unix.Rlimit{Cur: min(r.Soft, now.Max), Max: min(r.Hard, now.Max)}
 	if err := unix.Setrlimit(r.Resource, &lim); err != nil {
-		return fmt.Errorf("rlimit %d: %w", r.Resource, err)
+		return fmt.Errorf("rlimit %d to %d: %w", r.Resource, lim.Max, err)
 	}
 	return nil
 }

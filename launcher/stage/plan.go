@@ -120,6 +120,7 @@ type Rlimit struct {
 	Resource int    `json:"resource"`
 	Soft     uint64 `json:"soft"`
 	Hard     uint64 `json:"hard"`
+	Exact    bool   `json:"exact"` // else a tighter limit of the host's is as good
 }
 
 // Check is one attempt of the self-probe: a door, tried in the finished domain just before the exec.
