@@ -156,7 +156,7 @@ func (w *Watcher) configRefused(dir string) {
 	w.report(event.Event{Type: event.FileDenied, Door: doorGit, Layer: Layer, Errno: "EBUSY", Syscall: "rename",
 		Target: w.target(path.Join(dir, "config")), Cause: "mount", CauseSource: "inferred",
 		Detail: "git tried to change the configuration of a protected repository",
-		Hint: &event.Hint{Person: "run it yourself, outside: git -C '" + where + "' config …",
+		Hint: &event.Hint{Person: "run it yourself, outside: sharness git-config --workspace '" + where + "' -- …",
 			Model: "will not change on retry; git configuration is protected; ask the user to run git config outside"}}, "config "+dir)
 }
 
