@@ -362,5 +362,6 @@ var hints = map[wire.Hint]string{
 	wire.HintPids:    "a process could not be started: the limit on processes of a command is reached",
 	wire.HintMemory:  "the limit on memory of a command was reached",
 	wire.HintTimeout: "the command has run out of time",
+	wire.HintGit:     "the repository's configuration is protected and will not change on retry; the user can change it, outside: sharness git-config -- …",
 	wire.HintRepo:    "a protected name was made in the workspace and moved aside",
 }

@@ -377,7 +377,7 @@ func (r *run) reportChanges() {
 // onHint tells running commands' clients what a refused write to git's configuration means.
 func (r *run) onHint(h uint64) {
 	if h == protect.HintGitConfig {
-		r.server.hint(h)
+		r.server.hint(wire.HintGit)
 	}
 }
 

@@ -446,13 +446,13 @@ func (sv *server) close() {
 
 // hint tells bashd what something that was just refused in a view means. Which command it was is not known: it goes to
 // all that run, and bashd shows it to those that fail.
-func (sv *server) hint(h uint64) {
+func (sv *server) hint(h wire.Hint) {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
 	if sv.bashd == nil {
 		return
 	}
 	for id := range sv.running {
-		_ = sv.bashd.Send(wire.Record{Type: wire.RecHint, ID: id, A: h})
+		_ = sv.bashd.Send(wire.Record{Type: wire.RecHint, ID: id, A: uint64(h)})
 	}
 }

@@ -104,6 +104,7 @@ const (
 	HintMemory  Hint = 2 // the limit on memory was reached
 	HintTimeout Hint = 3 // the command runs out of time and is about to be killed
 	HintRepo    Hint = 4 // a repository or protected name was made and moved aside
+	HintGit     Hint = 5 // git tried to write the configuration of a protected repository
 )
 
 // Command is what the request memfd holds: what the stage of a command executes after it has dropped everything.
