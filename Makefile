@@ -38,10 +38,16 @@ bin/sharness-bash: cmd/sharness-bash/client.c $(wildcard cmd/sharness-bash/*.h)
 	$(CC) $(CLIENT) -o $@ $<
 
 install: build
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/sharness
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/sharness $(DESTDIR)$(PREFIX)/share/man/man1 \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
+	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	install -m 0755 bin/sharness $(DESTDIR)$(PREFIX)/bin/
 	install -m 0755 bin/sharness-bash bin/sharness-init bin/sharness-bashd bin/sharness-relay bin/sharness-agent bin/sharness-watch \
 	    $(DESTDIR)$(PREFIX)/libexec/sharness/
+	bin/sharness docs man $(DESTDIR)$(PREFIX)/share/man/man1
+	bin/sharness completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/sharness
+	bin/sharness completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_sharness
+	bin/sharness completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/sharness.fish
 
 test: build
 	./.ci/test
