@@ -55,6 +55,7 @@ var Rooms = []Room{
 	{Path: "internal/embedded"},
 	{Path: "internal/agentstest"},
 	{Path: "internal/bench"},
+	{Path: "internal/sessiontest"},
 	{Path: "internal/testrun"},
 	{Path: "internal/walls"},
 
