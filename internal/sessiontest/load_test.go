@@ -1,0 +1,174 @@
+package sessiontest
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// use is what a process holds.
+type use struct {
+	fds     map[string]int // by what they are
+	total   int
+	threads int
+	kids    []string
+	rss     int // KiB
+}
+
+func used(t testing.TB, pid int) use {
+	t.Helper()
+	u := use{fds: map[string]int{}}
+	dir := fmt.Sprintf("/proc/%d", pid)
+	fds, err := os.ReadDir(dir + "/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, fd := range fds {
+		to, err := os.Readlink(filepath.Join(dir, "fd", fd.Name()))
+		if err != nil {
+			continue // closed meanwhile
+		}
+		kind, _, _ := strings.Cut(to, ":[")
+		u.fds[kind]++
+		u.total++
+	}
+	tasks, err := os.ReadDir(dir + "/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.threads = len(tasks)
+	for _, task := range tasks {
+		kids, _ := os.ReadFile(filepath.Join(dir, "task", task.Name(), "children"))
+		u.kids = append(u.kids, strings.Fields(string(kids))...)
+	}
+	status, _ := os.ReadFile(dir + "/status")
+	for line := range strings.Lines(string(status)) {
+		fmt.Sscanf(line, "VmRSS: %d", &u.rss)
+	}
+	return u
+}
+
+// wantNoMore compares two states of the supervisor. What is made once per uid slot and kept (a user namespace) may grow
+// to the number of slots; nothing else may.
+func wantNoMore(t *testing.T, before, after use) {
+	t.Helper()
+	for _, kind := range slices.Sorted(maps.Keys(after.fds)) {
+		if n := after.fds[kind] - before.fds[kind]; n > 0 && kind != "user" {
+			t.Errorf("descriptors of %q: %d more than the %d before", kind, n, before.fds[kind])
+		}
+	}
+	if after.fds["user"] > slots+1 {
+		t.Errorf("%d user namespaces are kept, want at most one per slot", after.fds["user"])
+	}
+	if len(after.kids) != len(before.kids) {
+		t.Errorf("children: %d before, %d after", len(before.kids), len(after.kids))
+	}
+}
+
+func TestServerHoldsNothingOfTwoHundredCommands(t *testing.T) {
+	s := newSite(t, nil)
+	x := s.serve()
+	id, uid := x.id()
+	pid := x.cmd.Process.Pid
+	x.run("", "true")
+	before := used(t, pid)
+	begin := time.Now()
+	for i := range 200 {
+		if r := x.run("", fmt.Sprintf("echo %d; sleep 0.01 & exit %d", i, i%256)); r.ExitCode != i%256 || r.Stdout != fmt.Sprintf("%d\n", i) {
+			t.Fatalf("command %d: %+v", i, r)
+		}
+	}
+	took := time.Since(begin)
+	after := used(t, pid)
+	t.Logf("200 commands in %s, %s each; descriptors %d to %d %v; threads %d to %d; RSS %d to %d KiB", took.Round(time.Millisecond),
+		(took / 200).Round(time.Microsecond), before.total, after.total, after.fds, before.threads, after.threads, before.rss, after.rss)
+	wantNoMore(t, before, after)
+	if after.threads > before.threads+8 {
+		t.Errorf("threads: %d before, %d after", before.threads, after.threads)
+	}
+	if left := commands(uid); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	if left := groups(t, id); slices.ContainsFunc(left, func(p string) bool { return strings.Contains(p, "command-") }) {
+		t.Errorf("left: %v", left)
+	}
+	if left := s.mounts(); len(left) > 0 {
+		t.Errorf("mounts: %v", left)
+	}
+	x.stop()
+	s.wantNoTrace(id, uid)
+}
+
+func TestFiftyCommandsOfAnOrchestratorRunAtOnce(t *testing.T) {
+	s := newSite(t, nil)
+	begin := time.Now()
+	x, out := s.enforce(`for i in {1..50}; do /run/sharness/bin/sharness-bash -c "echo in $i > f$i; sleep 1; cat f$i; exit $i" > o$i 2>e$i & p[i]=$!; done
+for i in {1..50}; do wait ${p[i]}; echo $i $?; done`)
+	took := time.Since(begin)
+	for i := 1; i <= 50; i++ {
+		if !strings.Contains("\n"+out, fmt.Sprintf("\n%d %d\n", i, i)) {
+			e, _ := os.ReadFile(filepath.Join(s.workspace, fmt.Sprintf("e%d", i)))
+			t.Errorf("command %d did not end with its status: %q", i, e)
+		}
+		got, err := os.ReadFile(filepath.Join(s.workspace, fmt.Sprintf("o%d", i)))
+		if want := fmt.Sprintf("in %d\n", i); err != nil || string(got) != want {
+			t.Errorf("command %d said %q, %v; want %q", i, got, err, want)
+		}
+	}
+	t.Logf("50 commands of 1 s at once in %s", took.Round(time.Millisecond))
+	id, uid := x.id()
+	s.wantNoTrace(id, uid)
+	wantUsers(t, s.workspace)
+}
+
+// TestServerHoldsNothingOfRefusedAndKilledCommands goes the ways that end early: a folder that does not exist, a client
+// that is killed at any moment of its life.
+func TestServerHoldsNothingOfRefusedAndKilledCommands(t *testing.T) {
+	s := newSite(t, nil)
+	x := s.serve()
+	id, uid := x.id()
+	x.run("", "true")
+	before := used(t, x.cmd.Process.Pid)
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			cmd := x.client(t.Context(), "", "-c", "sleep 100")
+			if i%4 == 0 {
+				cmd.Dir = "/nonexistent-in-the-view"
+				cmd.Dir = s.base
+			}
+			if err := cmd.Start(); err != nil {
+				t.Error(err)
+				return
+			}
+			if i%4 != 0 {
+				time.Sleep(time.Duration(i*7) * time.Millisecond)
+				_ = unix.Kill(cmd.Process.Pid, unix.SIGKILL)
+			}
+			cmd.Wait()
+		})
+		if i%8 == 7 {
+			all.Wait()
+		}
+	}
+	all.Wait()
+	for deadline := time.Now().Add(5 * time.Second); len(commands(uid)) > 0 && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if r := x.run("", "echo well"); r.Stdout != "well\n" {
+		t.Errorf("the next command: %+v", r)
+	}
+	after := used(t, x.cmd.Process.Pid)
+	t.Logf("descriptors %d to %d %v; threads %d to %d", before.total, after.total, after.fds, before.threads, after.threads)
+	wantNoMore(t, before, after)
+	x.stop()
+	s.wantNoTrace(id, uid)
+}
