@@ -56,7 +56,7 @@ func TestHostileRequestsEndInAnAnswer(t *testing.T) {
 	s := start(t, Config{}, inProcess)
 	fn, cwd := wire.Frame{Type: wire.Execfn, Payload: []byte(client)}, wire.Frame{Type: wire.Cwd, Payload: []byte(s.dir)}
 	arg := wire.Frame{Type: wire.Arg, Payload: []byte("a")}
-	before := descriptors(t)
+	before := s.settled(t)
 	for name, tc := range map[string]struct {
 		bytes []byte
 		fds   []int
@@ -84,14 +84,16 @@ func TestHostileRequestsEndInAnAnswer(t *testing.T) {
 		c.Close()
 	}
 	eventually(t, "descriptors closed", func() bool { return descriptors(t) <= before })
-	if len(s.starts) != 0 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.starts) != 1 { // that of settled
 		t.Errorf("%d commands were started", len(s.starts))
 	}
 }
 
 func TestDescriptorsAfterTheFirstByteEndTheConnection(t *testing.T) {
 	s := start(t, Config{}, inProcess)
-	before := descriptors(t)
+	before := s.settled(t)
 	c := s.dial(t)
 	wire.SendRights(c, frames(hello()), stdio...)
 	wire.SendRights(c, frames(wire.Frame{Type: wire.Execfn, Payload: []byte(client)}), stdio...)

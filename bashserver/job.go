@@ -124,6 +124,7 @@ func (j *job) start(cmd wire.Command, execfn string) error {
 	fds := []int{int(mem.Fd())}
 	if j.wantsTerminal() {
 		r.A |= wire.FlagTerminal
+		r.B = terminalSize(j.client[1].fd) // before the command asks for it
 	}
 	if j.p.routed && !isShell(j.p.path) {
 		r.A |= wire.FlagNoTimeout

@@ -15,11 +15,17 @@ func descriptors(t *testing.T) int {
 	return len(d)
 }
 
-func TestCommandsLeaveNothingBehind(t *testing.T) {
-	s := start(t, Config{}, inProcess)
+// settled counts them once the server is up and has nothing to do.
+func (s *supervisor) settled(t *testing.T) int {
+	t.Helper()
 	s.output("-c", "true")
 	eventually(t, "first connection closed", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.done[1] })
-	before := descriptors(t)
+	return descriptors(t)
+}
+
+func TestCommandsLeaveNothingBehind(t *testing.T) {
+	s := start(t, Config{}, inProcess)
+	before := s.settled(t)
 	for range 20 {
 		s.output("-c", "echo x; exit 3")
 		s.output("--json", "-c", "echo x")

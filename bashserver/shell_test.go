@@ -186,7 +186,7 @@ func TestClosedDescriptorsOfTheClientAreNull(t *testing.T) {
 
 func TestOddDescriptorsAreRefusedInWords(t *testing.T) {
 	s := start(t, Config{}, inProcess)
-	before := descriptors(t)
+	before := s.settled(t)
 	for _, redirect := range []string{"</", "0<&9 9</", ">/proc/self/oom_score_adj"} {
 		cmd := exec.Command("bash", "-c", client+` -c 'echo 1' `+redirect)
 		cmd.Dir, cmd.Env = s.dir, append(os.Environ(), "SHARNESS_SOCKET="+s.sock)

@@ -251,11 +251,12 @@ func (s *supervisor) run(r wire.Record, fds []int) {
 	var master []int
 	if r.A&wire.FlagTerminal != 0 {
 		m, slave := openPTY(s.t)
-		defer m.Close()
+		defer unix.Close(m)
+		unix.IoctlSetWinsize(m, unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(r.B), Col: uint16(r.B >> 16)})
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 		defer slave.Close()
-		master = []int{int(m.Fd())}
+		master = []int{m}
 	} else {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = files[1], files[2], files[3]
 	}
@@ -285,15 +286,15 @@ func (s *supervisor) run(r wire.Record, fds []int) {
 	}()
 }
 
-func openPTY(t *testing.T) (master, slave *os.File) {
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+func openPTY(t *testing.T) (master int, slave *os.File) {
+	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+	if err := unix.IoctlSetPointerInt(master, unix.TIOCSPTLCK, 0); err != nil {
 		t.Fatal(err)
 	}
-	n, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	n, err := unix.IoctlGetInt(master, unix.TIOCGPTN)
 	if err != nil {
 		t.Fatal(err)
 	}

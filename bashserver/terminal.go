@@ -35,8 +35,20 @@ func makeRaw(fd int) (*terminal, error) {
 // restore gives the terminal back as it was. Input that nobody read is dropped first: answers that a command provoked
 // must not be typed into the user's shell. TCSETSF would do both, but waits for output that may never drain.
 func (t *terminal) restore() {
-	unix.IoctlSetInt(t.fd, unix.TCFLSH, unix.TCIFLUSH)
-	unix.IoctlSetTermios(t.fd, unix.TCSETS, t.orig)
+	set := uint(unix.TCSETS)
+	if unix.IoctlSetInt(t.fd, unix.TCFLSH, unix.TCIFLUSH) != nil {
+		set = unix.TCSETSF // rather wait than let them through
+	}
+	unix.IoctlSetTermios(t.fd, set, t.orig)
+}
+
+// terminalSize is what RecStart says about the client's terminal; 0 when it does not know.
+func terminalSize(fd int) uint64 {
+	ws, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return uint64(ws.Row) | uint64(ws.Col)<<16
 }
 
 // copySize gives the inner terminal the size of the outer one; the kernel tells the command.

@@ -14,11 +14,10 @@ import (
 )
 
 // onTerminal starts the client with a terminal of its own and returns the other side of that.
-func (s *supervisor) onTerminal(t *testing.T, script string) (person *os.File, lines *bufio.Reader, wait func() int) {
+func (s *supervisor) onTerminal(t *testing.T, script string) (person *os.File, tty int, lines *bufio.Reader, wait func() int) {
 	t.Helper()
-	master, slave := openPTY(t)
-	t.Cleanup(func() { master.Close() })
-	unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 33, Col: 77})
+	tty, slave := openPTY(t)
+	unix.IoctlSetWinsize(tty, unix.TIOCSWINSZ, &unix.Winsize{Row: 33, Col: 77})
 	cmd := s.command("-c", script)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -26,10 +25,11 @@ func (s *supervisor) onTerminal(t *testing.T, script string) (person *os.File, l
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { slave.Close() })
-	unix.SetNonblock(int(master.Fd()), true)
-	person = os.NewFile(master.Fd(), "person")
+	unix.SetNonblock(tty, true)
+	person = os.NewFile(uintptr(tty), "person")
+	t.Cleanup(func() { person.Close() })
 	person.SetReadDeadline(time.Now().Add(10 * time.Second))
-	return person, bufio.NewReader(person), func() int {
+	return person, tty, bufio.NewReader(person), func() int {
 		cmd.Wait()
 		return cmd.ProcessState.ExitCode()
 	}
@@ -46,8 +46,8 @@ func line(t *testing.T, r *bufio.Reader) string {
 
 func TestCommandOnATerminalHasOneOfItsOwn(t *testing.T) {
 	s := start(t, Config{Secrets: []Secret{{"T", "hunter22"}}}, inProcess)
-	person, r, wait := s.onTerminal(t, "stty size; test -t 0 && test -t 1 && test -t 2 && echo yes; read x; echo \"<$x>\"; echo hunter22; exit 4")
-	before, err := unix.IoctlGetTermios(int(person.Fd()), unix.TCGETS)
+	person, tty, r, wait := s.onTerminal(t, "stty size; test -t 0 && test -t 1 && test -t 2 && echo yes; read x; echo \"<$x>\"; echo hunter22; exit 4")
+	before, err := unix.IoctlGetTermios(tty, unix.TCGETS)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func TestCommandOnATerminalHasOneOfItsOwn(t *testing.T) {
 	if code := wait(); code != 4 {
 		t.Errorf("status %d", code)
 	}
-	after, err := unix.IoctlGetTermios(int(person.Fd()), unix.TCGETS)
+	after, err := unix.IoctlGetTermios(tty, unix.TCGETS)
 	if err != nil || after.Lflag != before.Lflag|unix.ICANON|unix.ECHO|unix.ISIG || after.Lflag&unix.ECHO == 0 || after.Oflag&unix.OPOST == 0 {
 		t.Errorf("terminal left as %+v, %v", after, err)
 	}
@@ -79,11 +79,11 @@ func TestCommandOnATerminalHasOneOfItsOwn(t *testing.T) {
 
 func TestKeysAndSizeReachTheInnerTerminal(t *testing.T) {
 	s := start(t, Config{}, inProcess)
-	person, r, wait := s.onTerminal(t, "trap 'stty size; exit 5' INT; trap 'stty size' WINCH; echo ready; while :; do sleep 0.02; done")
+	person, tty, r, wait := s.onTerminal(t, "trap 'stty size; exit 5' INT; trap 'stty size' WINCH; echo ready; while :; do sleep 0.02; done")
 	if got := line(t, r); got != "ready" {
 		t.Fatalf("got %q", got)
 	}
-	unix.IoctlSetWinsize(int(person.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 11, Col: 22})
+	unix.IoctlSetWinsize(tty, unix.TIOCSWINSZ, &unix.Winsize{Row: 11, Col: 22})
 	if got := line(t, r); got != "11 22" {
 		t.Errorf("after the resize: %q", got)
 	}
@@ -98,7 +98,8 @@ func TestKeysAndSizeReachTheInnerTerminal(t *testing.T) {
 
 func TestOutputToAFileIsNotForcedOntoATerminal(t *testing.T) {
 	s := start(t, Config{}, inProcess)
-	_, slave := openPTY(t)
+	master, slave := openPTY(t)
+	defer unix.Close(master)
 	defer slave.Close()
 	cmd := s.command("-c", "test -t 1 || echo none; echo err >&2")
 	cmd.Stdin = slave

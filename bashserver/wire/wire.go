@@ -50,7 +50,7 @@ const (
 	RecEnded   RecordType = 4 // ID; A: exit kind (0 status, 1 signal); B: value; C: limits hit (bits)
 	RecHint    RecordType = 5 // ID; A: Hint to add to the command's stderr
 	// bashd to supervisor
-	RecStart  RecordType = 16 // ID; A: StartFlags; fds: request memfd, stdin, stdout, stderr (a pty has only the memfd)
+	RecStart  RecordType = 16 // ID; A: StartFlags; B: with FlagTerminal its size, rows | columns<<16; fds: request memfd, stdin, stdout, stderr (a pty has only the memfd)
 	RecSignal RecordType = 17 // ID; A: signal number
 	RecKill   RecordType = 18 // ID; A: Reason
 	RecDone   RecordType = 19 // ID: the connection is closed, forget it
