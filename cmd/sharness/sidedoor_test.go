@@ -1,268 +1,72 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"crypto/sha256"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
-	"time"
 
-	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/internal/kerneltest"
 	"github.com/sharness/sharness/internal/sidedoor"
 	"github.com/sharness/sharness/internal/sidedoor/attempt"
-	"github.com/sharness/sharness/internal/sidedoor/bait"
 	"github.com/sharness/sharness/manifest"
 )
 
-// baitUser owns the workspace and the bait: an ordinary user whom nobody else is.
-const baitUser = 4243
-
-// TestSideDoor runs sharness-probe as the orchestrator of a real session, beside bait, once for each build, and wants
-// every attempt refused, nothing arrived, and the workspace as it was. Each door is a subtest, TestSideDoor_ID.
+// TestSideDoor runs sharness-probe as the orchestrator of a real session, beside bait, once for each build and once
+// with a workspace that is only to be read, and wants every attempt refused, nothing arrived, and the workspace as it
+// was. Each door is a subtest, TestSideDoor_ID.
 func TestSideDoor(t *testing.T) {
-	kerneltest.RequireRoot(t)
-	kerneltest.RequireProgram(t, "/usr/bin/gcc")
-	kerneltest.RequireProgram(t, "/usr/bin/git")
-	for _, build := range []string{"sharness-probe", "sharness-probe-dynamic"} {
-		t.Run(build, func(t *testing.T) {
-			s := newSiege(t, build)
+	requireBait(t)
+	for _, c := range []struct {
+		name, build string
+		access      manifest.Access
+	}{
+		{"static", "sharness-probe", manifest.AccessWrite},
+		{"dynamic", "sharness-probe-dynamic", manifest.AccessWrite},
+		{"workspace read-only", "sharness-probe", manifest.AccessRead},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newSiege(t, c.build, c.access)
 			got := s.run()
 			for _, d := range sidedoor.Doors() {
-				tries := got[d.ID]
-				if len(tries) == 0 {
-					continue
+				if tries := got[d.ID]; len(tries) > 0 {
+					t.Run("TestSideDoor_"+d.ID, func(t *testing.T) { wantShut(t, tries) })
 				}
-				t.Run("TestSideDoor_"+d.ID, func(t *testing.T) {
-					for _, r := range tries {
-						if r.Verdict == attempt.Open || r.Verdict == attempt.Error {
-							t.Errorf("%s: %s %s %s", r.ID, r.Verdict, r.Errno, r.Detail)
-						}
-					}
-				})
 			}
 			s.checkAftermath()
 		})
 	}
 }
 
-// siege is one run of the probe in a domain.
-type siege struct {
-	t               *testing.T
-	base, workspace string
-	probe           string
-	planted         *bait.Planted
-}
-
-func newSiege(t *testing.T, build string) *siege {
+func wantShut(t *testing.T, tries []attempt.Result) {
 	t.Helper()
-	kerneltest.NoLeaks(t)
-	base, err := os.MkdirTemp("/var/tmp", "sharness-sidedoor-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(base) })
-	s := &siege{t: t, base: base, workspace: filepath.Join(base, "ws"), probe: helper(t, build)}
-	if err := os.Chmod(base, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := bait.Repository(s.workspace, baitUser, baitUser); err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range []string{"bait", "out"} {
-		if err := os.Mkdir(filepath.Join(base, d), 0o755); err != nil {
-			t.Fatal(err)
+	for _, r := range tries {
+		switch r.Verdict {
+		case attempt.Open, attempt.Error:
+			t.Errorf("%s: %s %s %s", r.ID, r.Verdict, r.Errno, r.Detail)
+		case attempt.Impossible:
+			t.Logf("impossible here: %s: %s", r.ID, r.Detail)
 		}
 	}
-	if err := os.Chown(filepath.Join(base, "out"), baitUser, baitUser); err != nil {
-		t.Fatal(err)
-	}
-	s.planted, err = bait.Plant(bait.Config{Dir: filepath.Join(base, "bait"), Workspace: s.workspace, State: filepath.Join(base, "state"),
-		UID: baitUser, GID: baitUser, Probe: helper(t, "sharness-probe")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.planted.Close() })
-	limits := s.manifest().Limits
-	s.planted.Bait.LimitPids, s.planted.Bait.LimitMemory, s.planted.Bait.LimitTmp = limits.Pids, int64(limits.Memory), int64(limits.Tmp)
-	if err := s.planted.Write(filepath.Join(s.workspace, "bait.json")); err != nil {
-		t.Fatal(err)
-	}
-	return s
 }
 
-// helper finds a program that was built beside sharness.
-func helper(t *testing.T, name string) string {
-	t.Helper()
-	path, err := filepath.Abs(filepath.Join("..", "..", "bin", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("%v; run: make build", err)
-	}
-	return path
-}
-
-// manifest is what a person would write who runs the probe: itself, and what starts it.
-func (s *siege) manifest() *manifest.Manifest {
-	s.t.Helper()
-	m := &manifest.Manifest{
-		Version: manifest.Version, Name: "sidedoor", Command: []string{s.probe},
-		Exec:      []manifest.Exec{{Path: s.probe, SHA256: sum(s.t, s.probe), Role: manifest.RoleProgram}},
-		Read:      []string{"/usr"},
-		State:     &manifest.State{Path: filepath.Join(s.base, "state")},
-		Workspace: manifest.Workspace{Path: s.workspace, Orchestrator: manifest.AccessWrite},
-		Limits:    manifest.Limits{Pids: 256, Memory: 256 << 20, Tmp: 32 << 20},
-	}
-	if strings.HasSuffix(s.probe, "-dynamic") {
-		loader, libc := finalPath(s.t, "/lib64/ld-linux-x86-64.so.2"), finalPath(s.t, "/lib/x86_64-linux-gnu/libc.so.6")
-		m.Exec = append(m.Exec, manifest.Exec{Path: loader, SHA256: sum(s.t, loader), Role: manifest.RoleLoader})
-		m.Libraries = []manifest.File{{Path: libc, SHA256: sum(s.t, libc)}}
-	}
-	return m
-}
-
-func finalPath(t *testing.T, path string) string {
-	t.Helper()
-	resolved, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resolved
-}
-
-func sum(t *testing.T, path string) string {
-	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("%x", sha256.Sum256(data))
-}
-
-func (s *siege) run() map[string][]attempt.Result {
-	t := s.t
-	t.Helper()
-	file := filepath.Join(s.base, "manifest.yaml")
-	if err := os.WriteFile(file, manifest.Format(s.manifest()), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	before := s.snapshot()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, helper(t, "sharness"), "enforce", "-m", file, "--workspace", s.workspace, "--events", s.events(),
-		"--", s.probe, "--bait", filepath.Join(s.workspace, "bait.json"))
-	cmd.Dir = s.workspace
-	cmd.Env = append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "TERM=xterm", "LANG=C.UTF-8"}, s.planted.Env...)
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // how a session ends is part of the test
-	cmd.WaitDelay = 10 * time.Second
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	if exit := new(exec.ExitError); err != nil && (!errors.As(err, &exit) || exit.ExitCode() >= 125 || exit.ExitCode() < 0) {
-		t.Fatalf("sharness enforce: %v\n%s", err, stderr.Bytes())
-	}
-	got := map[string][]attempt.Result{}
-	n := 0
-	for line := range bytes.Lines(stdout.Bytes()) {
-		var r attempt.Result
-		if err := json.Unmarshal(line, &r); err != nil {
-			t.Fatalf("result %q: %v", line, err)
-		}
-		got[r.Door] = append(got[r.Door], r)
-		n++
-	}
-	for _, tries := range got {
-		for _, r := range tries {
-			if r.Verdict == attempt.Impossible {
-				t.Logf("impossible here: %s: %s", r.ID, r.Detail)
+// With a terminal the orchestrator has one to attack, which is not the user's.
+func TestSideDoorOnATerminal(t *testing.T) {
+	requireBait(t)
+	for _, door := range []string{"tty", "inherit-fd"} {
+		t.Run("TestSideDoor_"+door, func(t *testing.T) {
+			s := newSiege(t, "sharness-probe", manifest.AccessWrite)
+			screen := s.runOnTerminal("--door", door)
+			tries := results(t, screen)[door]
+			if len(tries) == 0 {
+				t.Fatalf("no result on the terminal: %q", screen)
 			}
-		}
+			wantShut(t, tries)
+			s.checkAftermath()
+		})
 	}
-	if want := len(attempt.All()); n != want {
-		t.Errorf("%d results, want %d: the probe ended early\n%s", n, want, stderr.Bytes())
-	}
-	if after := s.snapshot(); after != before {
-		t.Errorf("the workspace changed: %s", difference(before, after))
-	}
-	return got
 }
 
-func (s *siege) events() string { return filepath.Join(s.base, "out", "events.jsonl") }
-
-// checkAftermath looks at what the walls' other side saw.
-func (s *siege) checkAftermath() {
-	t := s.t
+func requireBait(t *testing.T) {
 	t.Helper()
-	if err := s.planted.Close(); err != nil {
-		t.Error(err)
-	}
-	for _, a := range s.planted.Arrived() {
-		t.Errorf("arrived outside: %s", a)
-	}
-	data, err := os.ReadFile(s.events())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range bytes.Lines(data) {
-		line = bytes.TrimSuffix(line, []byte("\n"))
-		if _, err := event.Parse(line); err != nil {
-			t.Errorf("event log: %v in %.200q", err, line)
-		}
-		if i := bytes.IndexFunc(line, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0x202e }); i >= 0 {
-			t.Errorf("event log: byte %#x in %.200q", line[i], line)
-		}
-	}
-}
-
-// snapshot tells the name, mode, owner and content of everything in the workspace.
-func (s *siege) snapshot() string {
-	s.t.Helper()
-	var b strings.Builder
-	err := filepath.WalkDir(s.workspace, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		fi, err := d.Info()
-		if err != nil {
-			return err
-		}
-		st := fi.Sys().(*syscall.Stat_t)
-		content := ""
-		if fi.Mode().IsRegular() {
-			content = sum(s.t, path)
-		}
-		fmt.Fprintf(&b, "%s %v %d:%d %d %s\n", path, fi.Mode(), st.Uid, st.Gid, st.Nlink, content)
-		return nil
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return b.String()
-}
-
-// difference lists the lines that only one of two texts has.
-func difference(before, after string) string {
-	var out []string
-	for line := range strings.Lines(after) {
-		if !strings.Contains(before, line) {
-			out = append(out, "+ "+strings.TrimSpace(line))
-		}
-	}
-	for line := range strings.Lines(before) {
-		if !strings.Contains(after, line) {
-			out = append(out, "- "+strings.TrimSpace(line))
-		}
-	}
-	return strings.Join(out, "\n")
+	kerneltest.RequireRoot(t)
+	kerneltest.RequireProgram(t, "/usr/bin/gcc")
+	kerneltest.RequireProgram(t, "/usr/bin/git")
 }
