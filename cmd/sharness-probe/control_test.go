@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -18,14 +19,41 @@ import (
 // stranger is a uid that nobody has: an ordinary user without any file, group or process of its own.
 const stranger = 4242
 
-func TestDynamicBuildIsStartedByTheLoader(t *testing.T) {
-	static, dynamic, err := bait.Build(t.TempDir())
+// builds are both builds of the probe, made once.
+var builds = sync.OnceValues(func() (map[string]string, error) {
+	dir, err := os.MkdirTemp("", "sharness-builds-")
+	if err != nil {
+		return nil, err
+	}
+	// Users other than root execute them.
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return nil, err
+	}
+	static, dynamic, err := bait.Build(dir)
+	return map[string]string{"dir": dir, "static": static, "dynamic": dynamic}, err
+})
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	if b, _ := builds(); b != nil {
+		os.RemoveAll(b["dir"])
+	}
+	os.Exit(status)
+}
+
+func build(t *testing.T, name string) string {
+	t.Helper()
+	b, err := builds()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]bool{static: false, dynamic: true} {
-		if got := hasInterp(t, path); got != want {
-			t.Errorf("%s: PT_INTERP %v, want %v", filepath.Base(path), got, want)
+	return b[name]
+}
+
+func TestDynamicBuildIsStartedByTheLoader(t *testing.T) {
+	for name, want := range map[string]bool{"static": false, "dynamic": true} {
+		if got := hasInterp(t, build(t, name)); got != want {
+			t.Errorf("%s: PT_INTERP %v, want %v", name, got, want)
 		}
 	}
 }
@@ -50,12 +78,12 @@ func TestAttemptsSucceedWithoutSharness(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	kerneltest.RequireProgram(t, "/usr/bin/gcc")
 	kerneltest.RequireProgram(t, "/usr/bin/git")
-	for _, build := range []string{"static", "dynamic"} {
-		t.Run(build, func(t *testing.T) { controls(t, build) })
+	for _, name := range []string{"static", "dynamic"} {
+		t.Run(name, func(t *testing.T) { controls(t, name) })
 	}
 }
 
-func controls(t *testing.T, build string) {
+func controls(t *testing.T, name string) {
 	dir, err := os.MkdirTemp("", "sharness-control-")
 	if err != nil {
 		t.Fatal(err)
@@ -64,11 +92,6 @@ func controls(t *testing.T, build string) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	static, dynamic, err := bait.Build(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	probe := map[string]string{"static": static, "dynamic": dynamic}[build]
 	workspace, state, outside := filepath.Join(dir, "ws"), filepath.Join(dir, "state"), filepath.Join(dir, "bait")
 	if err := bait.Repository(workspace, stranger, stranger); err != nil {
 		t.Fatal(err)
@@ -81,7 +104,7 @@ func controls(t *testing.T, build string) {
 	if err := os.Chown(state, stranger, stranger); err != nil {
 		t.Fatal(err)
 	}
-	planted, err := bait.Plant(bait.Config{Dir: outside, Workspace: workspace, State: state, UID: stranger, GID: stranger, Probe: static})
+	planted, err := bait.Plant(bait.Config{Dir: outside, Workspace: workspace, State: state, UID: stranger, GID: stranger, Probe: build(t, "static")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +114,7 @@ func controls(t *testing.T, build string) {
 		t.Fatal(err)
 	}
 
-	cmd := exec.Command(probe, "--bait", file, "--control")
+	cmd := exec.Command(build(t, name), "--bait", file, "--control")
 	cmd.Dir = workspace
 	cmd.Env = append(planted.Env, "HOME="+state, "PATH=/usr/bin:/bin")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}}
@@ -101,7 +124,7 @@ func controls(t *testing.T, build string) {
 	if err != nil {
 		t.Errorf("sharness-probe --control: %v\n%s", err, stderr.Bytes())
 	}
-	check(t, results(t, out), build)
+	check(t, results(t, out), name)
 
 	if err := planted.Close(); err != nil {
 		t.Error(err)
@@ -131,10 +154,10 @@ var impossibleHere = map[string][]string{
 	"dynamic": {},
 }
 
-func check(t *testing.T, got map[string]attempt.Result, build string) {
+func check(t *testing.T, got map[string]attempt.Result, name string) {
 	t.Helper()
 	excused := map[string]bool{}
-	for _, id := range impossibleHere[build] {
+	for _, id := range impossibleHere[name] {
 		excused[id] = true
 	}
 	open := 0
@@ -147,7 +170,7 @@ func check(t *testing.T, got map[string]attempt.Result, build string) {
 			t.Errorf("%s: the attempt broke: %s", a.ID, r.Detail)
 		case a.Control == attempt.Opens && excused[a.ID]:
 			if r.Verdict != attempt.Impossible {
-				t.Errorf("%s: %s, want impossible in the %s build", a.ID, r.Verdict, build)
+				t.Errorf("%s: %s, want impossible in the %s build", a.ID, r.Verdict, name)
 			}
 		case a.Control == attempt.Opens && r.Verdict != attempt.Open:
 			t.Errorf("%s: %s (%s), want open without sharness", a.ID, r.Verdict, r.Detail)
@@ -158,5 +181,5 @@ func check(t *testing.T, got map[string]attempt.Result, build string) {
 			open++
 		}
 	}
-	t.Logf("%s: %d of %d attempts open without sharness", build, open, len(got))
+	t.Logf("%s: %d of %d attempts open without sharness", name, open, len(got))
 }

@@ -90,7 +90,7 @@ func TestPagesNameTheTestsThatAttackThem(t *testing.T) {
 			t.Errorf("%s: names the probe's attack: %v, want %v", d.ID, got, attacked[d.ID])
 		}
 		names := regexp.MustCompile("`(Test[A-Za-z0-9_]+)`").FindAllStringSubmatch(attacks, -1)
-		if len(names) == 0 {
+		if len(names) == 0 && len(d.Layers) > 0 {
 			t.Errorf("%s: names no test", d.ID)
 		}
 		for _, n := range names {

@@ -1,6 +1,7 @@
 package bait
 
 import (
+	"errors"
 	"fmt"
 	"unsafe"
 
@@ -14,10 +15,13 @@ func (p *Planted) ipc() error {
 	if err != nil {
 		return fmt.Errorf("shmget: %w", err)
 	}
-	p.closing(func() error {
-		_, err := unix.SysvShmCtl(id, unix.IPC_RMID, nil)
-		return err
-	})
+	// Attached and removed: others can still attach it by its id, and it goes with this process at the latest.
+	memory, err := unix.SysvShmAttach(id, 0, 0)
+	_, removed := unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+	if err != nil || removed != nil {
+		return fmt.Errorf("shmat, IPC_RMID: %w", errors.Join(err, removed))
+	}
+	p.closing(func() error { return unix.SysvShmDetach(memory) })
 	p.Bait.Segment = id + 1
 
 	p.Bait.Queue = "sharness-" + p.Bait.SecretValue
