@@ -70,3 +70,24 @@ func requireBait(t *testing.T) {
 	kerneltest.RequireProgram(t, "/usr/bin/gcc")
 	kerneltest.RequireProgram(t, "/usr/bin/git")
 }
+
+// What the siege would see of an open door: with memfd: true the loader takes a memfd, and nothing else opens. Executing
+// one stays refused, by vm.memfd_noexec alone.
+func TestMemfdInTheManifestOpensTheLoaderAndNothingElse(t *testing.T) {
+	requireBait(t)
+	s := newSiege(t, "sharness-probe-dynamic", manifest.AccessWrite)
+	s.memfd = true
+	want := map[string]bool{
+		"exec-ldso/memfd": true, "exec-ldso/memfd-noexec-seal": true, "exec-memfd/map": true,
+		// That one can be made is the point of the switch.
+		"exec-interp/memfd": true, "exec-abi/high-bits-memfd": true,
+	}
+	for _, tries := range s.run() {
+		for _, r := range tries {
+			if got := r.Verdict == attempt.Open; got != want[r.ID] {
+				t.Errorf("%s: open %v, want %v: %s %s", r.ID, got, want[r.ID], r.Errno, r.Detail)
+			}
+		}
+	}
+	s.checkAftermath()
+}

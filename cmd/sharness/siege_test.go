@@ -34,6 +34,7 @@ type siege struct {
 	base, workspace string
 	probe           string
 	access          manifest.Access
+	memfd           bool // the manifest opens that door
 	planted         *bait.Planted
 }
 
@@ -96,6 +97,7 @@ func (s *siege) manifest() *manifest.Manifest {
 		Read:      []string{"/usr"},
 		State:     &manifest.State{Path: filepath.Join(s.base, "state")},
 		Workspace: manifest.Workspace{Path: s.workspace, Orchestrator: s.access},
+		Memfd:     s.memfd,
 		Limits:    manifest.Limits{Pids: 256, Memory: 256 << 20, Tmp: 32 << 20},
 	}
 	if strings.HasSuffix(s.probe, "-dynamic") {
