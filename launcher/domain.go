@@ -31,6 +31,7 @@ type domain struct {
 type stdio struct {
 	files    [3]*os.File
 	terminal [3]bool
+	dress    func(master int) error // gives a new pty the user's modes and size, before the target runs; may be nil
 }
 
 // startDomain starts the stage with a plan and waits until the target runs. The view's descriptors are closed.
@@ -75,7 +76,7 @@ func (sp *spawner) startDomain(p *stage.Plan, v *view, std stdio, request *os.Fi
 		return nil, fmt.Errorf("start domain: %w", err)
 	}
 	theirs.Close()
-	if err := d.awaitRunning(); err != nil {
+	if err := d.awaitRunning(std.dress); err != nil {
 		d.end()
 		return nil, err
 	}
@@ -106,6 +107,11 @@ func (d *domain) spawn(sp *spawner, planFD int, status *os.File, fds []*os.File,
 		return err
 	}
 	defer w.Close()
+	defer func() {
+		if d.pid == 0 {
+			words.close()
+		}
+	}()
 	d.stderr = words
 	files := []uintptr{null.Fd(), null.Fd(), w.Fd(), uintptr(planFD), status.Fd()}
 	for _, f := range fds {
@@ -140,7 +146,7 @@ func (d *domain) spawn(sp *spawner, planFD int, status *os.File, fds []*os.File,
 }
 
 // awaitRunning reads the stage's reports until the target runs.
-func (d *domain) awaitRunning() error {
+func (d *domain) awaitRunning(dress func(master int) error) error {
 	for {
 		m, fd, err := stage.Receive(int(d.status.Fd()))
 		switch {
@@ -151,6 +157,12 @@ func (d *domain) awaitRunning() error {
 			return err
 		case m.Type == stage.MsgTerminal && d.master == nil:
 			d.master = os.NewFile(uintptr(fd), "pty")
+			if dress != nil {
+				if err := dress(fd); err != nil {
+					return err
+				}
+			}
+			d.tell(stage.Message{Type: stage.MsgDressed})
 		case m.Type == stage.MsgError:
 			return fmt.Errorf("stage: %s", m.Text)
 		case m.Type == stage.MsgRunning:

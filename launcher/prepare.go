@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -37,7 +36,7 @@ func (s *Session) prepare(allowOpen []string) error {
 		return &Refused{err}
 	}
 	s.Features, s.Decision = f, d
-	if s.orchestratorFilter, err = filter.Compile(filter.Options{Kind: filter.Orchestrator, Memfd: m.Memfd}); err != nil {
+	if s.orchestratorFilter, err = filter.Compile(filter.Options{Kind: filter.Orchestrator, Memfd: m.Memfd, DenyRecvmsg: m.Recvmsg == manifest.RecvmsgDeny}); err != nil {
 		return err
 	}
 	if s.commandFilter, err = filter.Compile(filter.Options{Kind: filter.Command}); err != nil {
@@ -173,16 +172,16 @@ func (s *Session) helperLandlock() confine.Landlock {
 }
 
 // checkIntegrity hashes the files that must be as they were.
-func (s *Session) checkIntegrity() error {
+func (s *Session) checkIntegrity() []error {
 	var errs []error
 	for _, f := range s.Manifest.Integrity {
 		got, err := hashPath(f.Path)
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("integrity %s: %w", f.Path, err))
+			errs = append(errs, about("integrity", f.Path, err))
 		case got != f.SHA256:
-			errs = append(errs, fmt.Errorf("integrity %s: changed: sha256 was %s, is %s", f.Path, f.SHA256, got))
+			errs = append(errs, &ChangedError{What: "integrity", Path: f.Path, Old: f.SHA256, New: got})
 		}
 	}
-	return errors.Join(errs...)
+	return errs
 }

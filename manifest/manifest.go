@@ -23,6 +23,7 @@ type Manifest struct {
 	Route     []string `yaml:"route,omitempty"`     // paths that appear in the view as the client
 	Read      []string `yaml:"read,omitempty"`      // trees bound read-only and noexec in the orchestrator's view
 	Memfd     bool     `yaml:"memfd,omitempty"`     // opens the door exec-memfd by name
+	Recvmsg   Recvmsg  `yaml:"recvmsg,omitempty"`   // deny: the orchestrator cannot receive a descriptor; what never calls it loses nothing
 
 	State     *State     `yaml:"state,omitempty"`
 	Workspace Workspace  `yaml:"workspace"`
@@ -45,6 +46,15 @@ const (
 	RoleScript      Role = "script"
 	RoleInterpreter Role = "interpreter"
 	RoleLoader      Role = "loader" // PT_INTERP of a program: needs EXECUTE for the program to start at all
+)
+
+// Recvmsg says whether the orchestrator may call recvmsg(2) and recvmmsg(2).
+type Recvmsg string
+
+// The default is to allow it: libraries use it where recvfrom would do.
+const (
+	RecvmsgAllow Recvmsg = "allow"
+	RecvmsgDeny  Recvmsg = "deny"
 )
 
 // Exec is one image that may be executed. Path is absolute and resolved (no symlink in any component).

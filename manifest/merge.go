@@ -21,6 +21,9 @@ func Merge(a, b *Manifest) (*Manifest, error) {
 	m.list("route", &x.Route, y.Route)
 	m.list("read", &x.Read, y.Read)
 	x.Memfd = x.Memfd || y.Memfd
+	if x.Recvmsg == RecvmsgDeny { // what one of them needs, the union has
+		x.Recvmsg = y.Recvmsg
+	}
 	m.state(&x.State, y.State)
 	m.workspace(&x.Workspace, y.Workspace)
 	m.list("connect", &x.Connect, y.Connect)

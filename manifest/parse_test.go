@@ -36,7 +36,7 @@ func TestParseRefuses(t *testing.T) {
 		"short hash":        {strings.Replace(small, hashA, "abc", 1), `m.yaml:5:37: exec[0].sha256: found "abc", expected 64 lower-case hexadecimal digits`},
 		"upper-case hash":   {strings.Replace(small, hashA, strings.ToUpper(hashB), 1), `m.yaml:5:37: exec[0].sha256: found "` + strings.ToUpper(hashB) + `", expected 64 lower-case hexadecimal digits`},
 		"hash as a number":  {strings.Replace(small, hashA, "12", 1), `m.yaml:5:37: exec[0].sha256: found the number "12", expected text (put it in quotes if it is meant)`},
-		"unknown key":       {"\nreads: [/usr]", `m.yaml:7:1: found the unknown key "reads", expected one of version, name, command, args, profile, exec, libraries, route, read, memfd, state, workspace, connect, env, shell, limits, sandbox, secrets, integrity, learned`},
+		"unknown key":       {"\nreads: [/usr]", `m.yaml:7:1: found the unknown key "reads", expected one of version, name, command, args, profile, exec, libraries, route, read, memfd, recvmsg, state, workspace, connect, env, shell, limits, sandbox, secrets, integrity, learned`},
 		"unknown inner key": {"\nlimits: {procs: 3}", `m.yaml:7:10: limits: found the unknown key "procs", expected one of pids, memory, tmp`},
 		"key twice":         {"\nname: b", "m.yaml:7:1: name: found the key a second time, expected it once (first on line 2)"},
 		"inner key twice":   {"\nlimits: {pids: 3, pids: 4}", "m.yaml:7:19: limits.pids: found the key a second time, expected it once (first on line 7)"},

@@ -1,8 +1,10 @@
 package manifest
 
 import (
+	"cmp"
 	"embed"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 )
@@ -16,11 +18,28 @@ type Fragment struct {
 	// Native are path patterns relative to the folder of the resolved command. Package managers install a small
 	// script as the command, which starts a binary elsewhere in the package; the binary is what is to be pinned.
 	// The first pattern that matches counts.
-	Native   []string `yaml:"native,omitempty"`
-	Manifest Manifest `yaml:",inline"`
+	Native   []string   `yaml:"native,omitempty"`
+	Embedded []Embedded `yaml:"embedded,omitempty"`
+	Manifest Manifest   `yaml:",inline"`
 
 	source Document // the profile's own text; its manifest is not used
 }
+
+// Embedded is a shared object within the program itself, which would unpack it into /tmp under a new name at each start:
+// where nothing may be mapped executable, and where it could not be pinned. Who makes a manifest unpacks it beforehand.
+type Embedded struct {
+	Soname string `yaml:"soname"` // its DT_SONAME, by which it is found
+	Path   string `yaml:"path"`   // where the program looks for it, relative to the folder that Env names; may hold {{arch}}
+	Env    string `yaml:"env"`    // variable that tells the program the folder
+}
+
+// Place is Path for this processor. {{arch}} is the name that node and Bun give it.
+func (e Embedded) Place() (string, error) { return Expand(e.Path, map[string]string{"arch": nodeArch}) }
+
+var nodeArch = cmp.Or(map[string]string{"amd64": "x64", "ppc64le": "ppc64"}[runtime.GOARCH], runtime.GOARCH)
+
+// fragmentKeys are the keys that a profile has and a manifest has not.
+var fragmentKeys = []string{"native", "embedded"}
 
 // Profiles lists the profiles there are.
 func Profiles() []string {
@@ -75,20 +94,51 @@ func (f *Fragment) validate() error {
 			c.fail(at("native", i), found(quote(p), "a pattern relative to the folder of the command"))
 		}
 	}
+	for i, e := range f.Embedded {
+		c.embedded(at("embedded", i), e)
+	}
 	f.Manifest.check(c, true)
 	return c.result()
 }
 
+func (c *checker) embedded(key string, e Embedded) {
+	c.text(key+".soname", e.Soname)
+	if e.Soname == "" {
+		c.fail(key+".soname", found("nothing", "the name of a library"))
+	}
+	place, err := e.Place()
+	if err != nil {
+		c.fail(key+".path", err.Error())
+	}
+	c.subpath(key+".path", place)
+	if !envName.MatchString(e.Env) {
+		c.fail(key+".env", found(quote(e.Env), "the name of a variable"))
+	}
+}
+
 // Document returns a manifest that says want and keeps the text of the profile, comments and all, for what both agree on.
 func (f *Fragment) Document(file string, want *Manifest) (*Document, error) {
-	text := f.source.text
-	if from, to, ok := f.source.section("native"); ok {
-		from = f.source.remarks(from)
-		text = splice(text, from, to, "")
-	}
-	d, err := (&Document{name: file}).reread(text)
+	d, err := (&Document{name: file}).reread(f.source.without(fragmentKeys))
 	if err != nil {
 		return nil, err
 	}
 	return d, d.Set(want)
+}
+
+// without is the text without some keys and the remarks above each.
+func (d *Document) without(keys []string) []byte {
+	type span struct{ from, to int }
+	var spans []span
+	for _, key := range keys {
+		if from, to, ok := d.section(key); ok {
+			spans = append(spans, span{d.remarks(from), to})
+		}
+	}
+	// From the end to the beginning, so that no cut moves the place of another.
+	slices.SortFunc(spans, func(a, b span) int { return b.from - a.from })
+	text := d.text
+	for _, s := range spans {
+		text = splice(text, s.from, s.to, "")
+	}
+	return text
 }

@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"encoding/json"
-	"os"
 	"reflect"
 	"strings"
 	"testing"
@@ -30,23 +29,18 @@ func TestEveryProfileMakesAManifest(t *testing.T) {
 		if changes := Diff(d.Manifest(), want); len(changes) > 0 {
 			t.Errorf("%s: the document says something else: %v", name, changes)
 		}
-		source, err := os.ReadFile("profiles/" + name + ".yaml")
-		if err != nil {
-			t.Fatal(err)
-		}
 		// The reasons a profile gives for its choices belong into the manifest that a person will review. Only
-		// those about native go with that key.
+		// those about the profile's own keys go with these.
 		kept := string(d.Bytes())
-		if from, to, ok := p.source.section("native"); ok {
-			source = splice(source, p.source.remarks(from), to, "")
-		}
-		for line := range strings.Lines(string(source)) {
+		for line := range strings.Lines(string(p.source.without(fragmentKeys))) {
 			if s := strings.TrimSpace(line); strings.HasPrefix(s, "#") && !strings.Contains(kept, s) {
 				t.Errorf("%s: the comment %q is lost", name, s)
 			}
 		}
-		if strings.Contains(kept, "native:") {
-			t.Errorf("%s: native went into the manifest:\n%s", name, kept)
+		for _, key := range fragmentKeys {
+			if strings.Contains(kept, "\n"+key+":") {
+				t.Errorf("%s: %s went into the manifest:\n%s", name, key, kept)
+			}
 		}
 	}
 }
@@ -57,8 +51,12 @@ func TestProfileRefuses(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"exec: [{path: /a, sha256: " + hashA + ", role: program}]": "p:1:7: exec: found a key that the host fills in, expected a profile without it",
-		"native: [/usr/bin/x]": `p:1:10: native[0]: found "/usr/bin/x", expected a pattern relative to the folder of the command`,
-		"reed: [/usr]":         `p:1:1: found the unknown key "reed", expected one of native, version, name,`,
+		"native: [/usr/bin/x]":                               `p:1:10: native[0]: found "/usr/bin/x", expected a pattern relative to the folder of the command`,
+		"reed: [/usr]":                                       `p:1:1: found the unknown key "reed", expected one of native, embedded, version, name,`,
+		"embedded: [{soname: '', path: x, env: X}]":          "p:1:21: embedded[0].soname: found nothing, expected the name of a library",
+		"embedded: [{soname: x, path: '{{cpu}}', env: X}]":   `p:1:30: embedded[0].path: found "{{cpu}}", expected one of {{arch}}`,
+		"embedded: [{soname: x, path: ../{{arch}}, env: X}]": `p:1:30: embedded[0].path: found "../`,
+		"embedded: [{soname: x, path: x, env: X=}]":          `p:1:38: embedded[0].env: found "X=", expected the name of a variable`,
 	} {
 		if _, err := ParseFragment("p", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s:\ngot  %v\nwant %s", text, err, want)

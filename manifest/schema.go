@@ -34,6 +34,7 @@ var spelling = map[string]object{
 	"state.path":             absolute,
 	"sandbox.read[]":         absolute,
 	"workspace.path":         {"type": "string", "pattern": `^(\.|/.*)$`},
+	"recvmsg":                {"enum": []Recvmsg{RecvmsgAllow, RecvmsgDeny}},
 	"workspace.orchestrator": {"enum": []Access{AccessRead, AccessWrite}},
 	"workspace.protect":      {"enum": []Protect{ProtectDefault, ProtectNone}},
 	"connect[].port":         {"type": "integer", "minimum": 1, "maximum": 65535},

@@ -37,6 +37,7 @@ func (c *checker) result() error {
 
 // check validates a whole manifest, or the fragment that a profile is: one without what a host fills in.
 func (m *Manifest) check(c *checker, fragment bool) {
+	c.oneOf("recvmsg", string(m.Recvmsg), string(RecvmsgAllow), string(RecvmsgDeny))
 	if m.Version != Version && !(fragment && m.Version == 0) {
 		c.fail("version", found(missingOr(m.Version != 0, strconv.Itoa(m.Version)), strconv.Itoa(Version)))
 	}

@@ -335,7 +335,7 @@ func stay(target int, terminal *os.File) int {
 	go func() { os.Exit(reap(target)) }()
 	for {
 		// The end of the supervisor is the end of the domain: that is the second cord beside PDEATHSIG.
-		m, _, err := Receive(StatusFD)
+		m, err := receiveOrder(StatusFD)
 		if err != nil {
 			return 125
 		}

@@ -20,6 +20,7 @@ const (
 	MsgStopped  MessageType = 4 // A: the signal that stopped it
 	MsgExited   MessageType = 5 // A: 0 status, 1 signal; B: the value
 
+	MsgDressed  MessageType = 18 // the answer to MsgTerminal: the pty has the modes and the size of the user's
 	MsgSignal   MessageType = 16 // A: signal for the target's process group
 	MsgContinue MessageType = 17 // A: 1 makes the target's group the foreground group of its terminal first, 0 pid 1's
 )
@@ -59,6 +60,30 @@ func Send(fd int, m Message, pass int) error {
 			return fmt.Errorf("status: send: %w", err)
 		}
 		return nil
+	}
+}
+
+// receiveOrder reads one message of the supervisor. It is read(2), which takes no descriptor and which no filter of a
+// domain refuses: pid 1 lives under the same filters as its target.
+func receiveOrder(fd int) (Message, error) {
+	var buf [messageHead + 1]byte
+	for {
+		n, err := unix.Read(fd, buf[:])
+		switch {
+		case errors.Is(err, unix.EINTR):
+			continue
+		case err != nil:
+			return Message{}, fmt.Errorf("status: receive: %w", err)
+		case n == 0:
+			return Message{}, io.EOF
+		case n != messageHead:
+			return Message{}, fmt.Errorf("status: order of %d bytes", n)
+		}
+		return Message{
+			Type: MessageType(binary.LittleEndian.Uint32(buf[0:])),
+			A:    binary.LittleEndian.Uint32(buf[4:]),
+			B:    binary.LittleEndian.Uint32(buf[8:]),
+		}, nil
 	}
 }
 

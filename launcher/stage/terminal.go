@@ -42,5 +42,14 @@ func openTerminal(uid, gid uint32) (*os.File, error) {
 		slave.Close()
 		return nil, err
 	}
+	// The target must not run before the pty looks like the user's terminal: what it sets itself would be undone.
+	m, err := receiveOrder(StatusFD)
+	if err == nil && m.Type != MsgDressed {
+		err = fmt.Errorf("terminal: order %d instead of MsgDressed", m.Type)
+	}
+	if err != nil {
+		slave.Close()
+		return nil, err
+	}
 	return slave, nil
 }
