@@ -44,7 +44,8 @@ func ours(uid, agent int) bool {
 	return uid == agent || uid >= firstSlot+n*slots && uid < firstSlot+(n+1)*slots || uid >= firstHelper+n*helperIDs && uid < firstHelper+(n+1)*helperIDs
 }
 
-// processes are those of one manifest, and those that a process of ours started with the user's ids, zombies included.
+// processes are those of one manifest, and those that a process of ours started with the user's ids. A zombie counts
+// unless it waits for the machine's init, which may take its time.
 func processes(agent int) []string {
 	statuses, _ := filepath.Glob("/proc/[0-9]*/status")
 	var found []string
@@ -53,11 +54,16 @@ func processes(agent int) []string {
 		if err != nil {
 			continue // ended meanwhile
 		}
-		var comm string
-		var uid int
+		var comm, state string
+		var uid, parent int
 		for line := range strings.Lines(string(status)) {
 			fmt.Sscanf(line, "Name: %s", &comm)
+			fmt.Sscanf(line, "State: %s", &state)
+			fmt.Sscanf(line, "PPid: %d", &parent)
 			fmt.Sscanf(line, "Uid: %d", &uid)
+		}
+		if state == "Z" && parent == 1 {
+			continue
 		}
 		if ours(uid, agent) || uid == userID && comm == "sharness-watch" {
 			found = append(found, fmt.Sprintf("%s uid %d %s", filepath.Dir(path), uid, comm))
