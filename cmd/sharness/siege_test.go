@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sharness/sharness/event"
-	"github.com/sharness/sharness/internal/kerneltest"
 	"github.com/sharness/sharness/internal/sidedoor/attempt"
 	"github.com/sharness/sharness/internal/sidedoor/bait"
 	"github.com/sharness/sharness/manifest"
@@ -40,7 +39,6 @@ type siege struct {
 
 func newSiege(t *testing.T, build string, access manifest.Access) *siege {
 	t.Helper()
-	kerneltest.NoLeaks(t)
 	base, err := os.MkdirTemp("/var/tmp", "sharness-sidedoor-")
 	if err != nil {
 		t.Fatal(err)
@@ -92,7 +90,7 @@ func helper(t *testing.T, name string) string {
 func (s *siege) manifest() *manifest.Manifest {
 	s.t.Helper()
 	m := &manifest.Manifest{
-		Version: manifest.Version, Name: "sidedoor", Command: []string{s.probe},
+		Version: manifest.Version, Name: s.name(), Command: []string{s.probe},
 		Exec:      []manifest.Exec{{Path: s.probe, SHA256: sum(s.t, s.probe), Role: manifest.RoleProgram}},
 		Read:      []string{"/usr"},
 		State:     &manifest.State{Path: filepath.Join(s.base, "state")},
@@ -235,6 +233,9 @@ func results(t *testing.T, out []byte) map[string][]attempt.Result {
 	return got
 }
 
+// name tells this session from those of other tests that run at the same time.
+func (s *siege) name() string { return fmt.Sprintf("siege-%d", os.Getpid()) }
+
 func (s *siege) events() string { return filepath.Join(s.base, "out", "events.jsonl") }
 
 // checkAftermath looks at what the walls' other side saw.
@@ -246,6 +247,14 @@ func (s *siege) checkAftermath() {
 	}
 	for _, a := range s.planted.Arrived() {
 		t.Errorf("arrived outside: %s", a)
+	}
+	const teardown = 3 * time.Second
+	left := s.leftovers()
+	for deadline := time.Now().Add(teardown); len(left) > 0 && time.Now().Before(deadline); left = s.leftovers() {
+		time.Sleep(20 * time.Millisecond)
+	}
+	for _, l := range left {
+		t.Errorf("left behind: %s", l)
 	}
 	data, err := os.ReadFile(s.events())
 	if err != nil {
@@ -260,6 +269,32 @@ func (s *siege) checkAftermath() {
 			t.Errorf("event log: byte %#x in %.200q", line[i], line)
 		}
 	}
+}
+
+// leftovers lists what is there of this session: runtime folders, cgroups, processes in them, mounts of its folders.
+func (s *siege) leftovers() []string {
+	s.t.Helper()
+	found, err := filepath.Glob("/run/sharness/" + s.name() + "-*")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), s.name()+"-") {
+			found = append(found, path)
+		}
+		return nil // other sessions come and go
+	})
+	processes, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for _, p := range append(processes, "/proc/self/mountinfo") {
+		text, err := os.ReadFile(p)
+		if err == nil && (bytes.Contains(text, []byte("/"+s.name()+"-")) || bytes.Contains(text, []byte(s.base))) {
+			found = append(found, p)
+		}
+	}
+	return found
 }
 
 // snapshot tells the name, mode, owner and content of everything in the workspace.
