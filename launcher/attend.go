@@ -1,12 +1,12 @@
 package launcher
 
 import (
+	"errors"
 	"fmt"
 	"syscall"
 	"time"
 
 	"github.com/sharness/sharness/event"
-	"github.com/sharness/sharness/launcher/protect"
 	"github.com/sharness/sharness/launcher/stage"
 	"github.com/sharness/sharness/launcher/tty"
 	"golang.org/x/sys/unix"
@@ -14,13 +14,7 @@ import (
 
 // attend starts the orchestrator and stays between it and the caller's terminal until it has ended.
 func (r *run) attend(plan *stage.Plan, v *view) (int, error) {
-	fds := [3]int{}
-	for i, f := range r.o.Stdio {
-		fds[i] = -1
-		if f != nil {
-			fds[i] = int(f.Fd())
-		}
-	}
+	fds := r.stdio()
 	layout, err := tty.Plan(fds)
 	if err != nil {
 		v.close()
@@ -38,37 +32,52 @@ func (r *run) attend(plan *stage.Plan, v *view) (int, error) {
 		std.terminal[i] = layout.Streams[i] == tty.Tty
 	}
 	plan.Terminal, plan.Front = layout.Pty(), streams.StartForeground()
+	if layout.Pty() {
+		std.dress = streams.Dress
+	}
+	mark := r.replaced.now()
 	dom, err := r.sp.startDomain(plan, v, std, nil, r.group, r.netns)
 	if err != nil {
 		return 0, err
 	}
 	streams.Started()
-	r.orchestrator.Store(int64(dom.pid))
+	r.orchestrator.Store(dom)
+	for _, i := range r.replaced.since(mark) {
+		r.protectAgain(dom, i)
+	}
 	started := time.Now()
 	proxy := tty.Proxy{Streams: streams, Master: -1, Child: child{dom}}
 	if dom.master != nil {
-		// The proxy owns its descriptor, the domain keeps its own until it ends.
-		proxy.Master = int(dup(dom.master).Fd())
+		// A number and not a file, which would be closed by the collector: the proxy owns it.
+		if proxy.Master, err = unix.FcntlInt(dom.master.Fd(), unix.F_DUPFD_CLOEXEC, 3); err != nil {
+			return 0, errors.Join(fmt.Errorf("pty: duplicate: %w", err), dom.end())
+		}
+		dom.master.Close() // the pty hangs up with the proxy's descriptor
+		dom.master = nil
 	}
-	stopped, exited, how := make(chan syscall.Signal), make(chan tty.Exit, 1), exit{}
+	stopped, exited, ended := make(chan syscall.Signal), make(chan tty.Exit, 1), make(chan exit, 1)
 	proxy.Stopped = stopped
+	left := make(chan struct{}) // the proxy reads stopped no more
 	go func() {
 		for {
 			x := dom.next()
 			if x.stopped == 0 {
-				how = x
-				dom.closeMaster()
 				<-dom.reaped
+				ended <- x
 				exited <- tty.Exit{Killed: x.signal != 0}
 				return
 			}
-			stopped <- syscall.Signal(x.stopped)
+			select {
+			case stopped <- syscall.Signal(x.stopped):
+			case <-left:
+			}
 		}
 	}()
 	perr := proxy.Run(exited)
-	dom.kill()
-	<-dom.reaped
-	r.orchestrator.Store(0)
+	close(left)
+	dom.kill() // the proxy may have failed before the target's end
+	how := <-ended
+	r.orchestrator.Store(nil)
 	status := how.status
 	if how.signal != 0 {
 		status = 128 + how.signal
@@ -98,29 +107,13 @@ func (c child) Signal(sig syscall.Signal) error { c.d.signal(int(sig)); return n
 
 func (c child) Continue(where tty.Place) error { c.d.resume(where == tty.Foreground); return nil }
 
-// closeMaster lets go of the supervisor's second descriptor of the pty.
-func (d *domain) closeMaster() {
-	if d.master != nil {
-		d.master.Close()
-		d.master = nil
-	}
-}
-
-// onReplaced protects an entry again in the running view.
-func (r *run) onReplaced(i int) {
-	pid := int(r.orchestrator.Load())
-	if pid == 0 {
-		return
-	}
-	e := r.set.Existing[i]
-	for _, m := range protect.Mounts(r.set, "") {
-		if m.Rel != e.Rel {
-			continue
-		}
-		if err := rebind(pid, r.s.Workspace.Name(), m); err != nil {
-			r.o.Notice(fmt.Sprintf("%s was replaced from outside and could not be protected again: %v", event.Escape(e.Rel), err))
-			// A door that cannot be shut again ends the session rather than standing open.
-			_ = unix.Kill(pid, unix.SIGKILL)
+// stdio are the numbers of the caller's 0-2; -1 for one that is closed.
+func (r *run) stdio() (fds [3]int) {
+	for i, f := range r.o.Stdio {
+		fds[i] = -1
+		if f != nil {
+			fds[i] = int(f.Fd())
 		}
 	}
+	return fds
 }

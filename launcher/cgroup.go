@@ -237,6 +237,9 @@ func counter(path, name string) uint64 {
 // with it everything inside; what is listed is signalled until nothing is.
 func (c *cgroup) kill() error {
 	if c.v2 != nil {
+		if _, err := os.Stat(c.dirs[0]); errors.Is(err, os.ErrNotExist) {
+			return nil // removed already
+		}
 		if err := c.v2.Kill(); err != nil {
 			return fmt.Errorf("cgroup %s: kill: %w", c.path, err)
 		}

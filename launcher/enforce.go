@@ -10,6 +10,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/sharness/sharness/launcher/pin"
 	"github.com/sharness/sharness/launcher/protect"
 	"github.com/sharness/sharness/launcher/relay"
+	"github.com/sharness/sharness/launcher/tty"
 	"github.com/sharness/sharness/manifest"
 	"golang.org/x/sys/unix"
 )
@@ -46,26 +48,29 @@ type run struct {
 	s  *Session
 	sp *spawner
 
-	parent  *cgroup // of the session, holds the others
-	group   *cgroup // of the orchestrator
+	opened  []sink.Opened // until sharness-agent has them
+	parent  *cgroup       // of the session, holds the others
+	group   *cgroup       // of the orchestrator
 	sink    *sinkProcess
 	events  *sink.Sender
 	watcher *watcher
 	set     *protect.Set
 	server  *server
+	serving atomic.Pointer[server] // server, for the watcher's records, which may come before it is there
 	bashd   *keeper
 	relay   *keeper
 	netns   *os.File
 	hosts   []hostEntry
 	before  *stateFiles
 
-	orchestrator atomic.Int64 // pid of its pid 1 on the host; 0 while there is none
+	orchestrator atomic.Pointer[domain] // nil while there is none
+	replaced     replacements
 }
 
 // Enforce runs the manifest's command in its domain and returns its exit status (128+n for signal n). A *Refused error
 // means that nothing was started and nothing has changed.
 func Enforce(o Options) (status int, err error) {
-	r, err := open(o)
+	r, err := open(o, true)
 	if err != nil {
 		return 0, err
 	}
@@ -78,7 +83,7 @@ func Enforce(o Options) (status int, err error) {
 
 // Serve offers the bash-server to root on this host, without an orchestrator, until stop is closed.
 func Serve(o Options, stop <-chan struct{}) (err error) {
-	r, err := open(o)
+	r, err := open(o, false)
 	if err != nil {
 		return err
 	}
@@ -92,28 +97,60 @@ func Serve(o Options, stop <-chan struct{}) (err error) {
 }
 
 // open does what may refuse, and makes what a session needs of folders and groups.
-func open(o Options) (*run, error) {
+func open(o Options, orchestrator bool) (*run, error) {
 	s, err := openSession(o.Manifest, o.Workspace)
 	if err != nil {
 		return nil, err
 	}
 	r := &run{o: o, s: s}
-	if err := s.checkOwners(o.Path); err != nil {
-		return nil, errors.Join(err, r.close())
+	if err := r.check(orchestrator); err != nil {
+		s.Close()
+		return nil, err
 	}
 	if err := r.open(); err != nil {
-		return nil, errors.Join(err, r.close())
+		if cerr := r.close(); cerr != nil {
+			return nil, errors.Join(err, cerr)
+		}
+		return nil, &Refused{err} // what it made is gone again
 	}
 	return r, nil
 }
 
-func (r *run) open() error {
-	if err := r.s.prepare(r.o.AllowOpen); err != nil {
+// check is everything that can refuse without a trace: it reads, and makes nothing but descriptors.
+func (r *run) check(orchestrator bool) error {
+	s := r.s
+	if err := s.checkOwners(r.o.Path); err != nil {
 		return err
 	}
-	if err := r.s.checkIntegrity(); err != nil {
+	if err := s.checkState(); err != nil {
+		return err
+	}
+	if err := s.prepare(r.o.AllowOpen); err != nil {
+		return err
+	}
+	if changed := s.checkIntegrity(); len(changed) > 0 {
+		return &Refused{changed[0]}
+	}
+	if !orchestrator {
+		return nil
+	}
+	if err := s.checkCommand(r.o.Path); err != nil {
+		return err
+	}
+	if _, err := s.routeTargets(); err != nil {
+		return err
+	}
+	if _, err := r.argv(); err != nil {
+		return err
+	}
+	if _, err := tty.Plan(r.stdio()); err != nil {
 		return &Refused{err}
 	}
+	return s.pin()
+}
+
+// open takes what only one session may have, and makes its folders and groups.
+func (r *run) open() error {
 	unlock, err := lockHost()
 	if err != nil {
 		return err
@@ -122,6 +159,12 @@ func (r *run) open() error {
 	// What a power cut or SIGKILL left goes first; that something could not go must not stop a new session.
 	if _, err := collect(); err != nil {
 		r.o.Notice(err.Error())
+	}
+	if err := r.s.takeLock(); err != nil {
+		return err
+	}
+	if r.opened, err = openSinks(r.s, r.o.Sinks); err != nil {
+		return err
 	}
 	if err := r.s.reserve(); err != nil {
 		return err
@@ -139,9 +182,10 @@ func (r *run) open() error {
 // them can be told.
 func (r *run) startServices(orchestrator bool) error {
 	var err error
-	if r.sink, err = startSink(r.sp, r.s, r.o.Sinks); err != nil {
+	if r.sink, err = startSink(r.sp, r.s, r.opened); err != nil {
 		return err
 	}
+	r.closeSinks() // sharness-agent has its own descriptors of them now
 	r.events = r.sink.events
 	r.reportLayers()
 	if r.watcher, err = startWatcher(r.sp, r.s, r.events, r.sink.ends[feedWatch], r.onHint, r.onReplaced); err != nil {
@@ -183,7 +227,9 @@ func (r *run) startServer(orchestrator bool) error {
 	if err != nil {
 		return err
 	}
-	r.server = &server{s: r.s, sp: r.sp, set: r.set, events: r.events, listen: listen, admit: admit, open: map[uint64]bool{}, running: map[uint64]*runningCommand{}}
+	r.server = &server{s: r.s, sp: r.sp, set: r.set, events: r.events, listen: listen, admit: admit, replaced: &r.replaced, again: r.protectAgain,
+		open: map[uint64]*wire.RecordConn{}, running: map[uint64]*runningCommand{}}
+	r.serving.Store(r.server)
 	if r.s.Manifest.Sandbox.Network == manifest.NetworkSession {
 		if r.server.netns, _, err = newNetNS(nil); err != nil {
 			return err
@@ -256,8 +302,19 @@ func (r *run) bashdConfig() (bashserver.Config, error) {
 		LandlockABI:   r.s.helperLandlockABI(), Seccomp: progs[0],
 	}
 	for _, name := range m.Secrets.Env {
+		// What the caller has, and what the orchestrator gets: a manifest may set the value itself.
+		set, err := r.s.expand(m.Env.Set[name])
+		if err != nil {
+			return bashserver.Config{}, refusef("env.set %s: %w", name, err)
+		}
+		values := []string{set}
 		for _, kv := range r.o.Env {
-			if n, v, _ := strings.Cut(kv, "="); n == name && v != "" {
+			if n, v, _ := strings.Cut(kv, "="); n == name && !slices.Contains(values, v) {
+				values = append(values, v)
+			}
+		}
+		for _, v := range values {
+			if v != "" {
 				c.Secrets = append(c.Secrets, bashserver.Secret{Name: name, Value: v})
 			}
 		}
@@ -298,14 +355,9 @@ func (r *run) runOrchestrator() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	argv := append(append([]string{}, s.Manifest.Command...), s.Manifest.Args...)
-	argv = append(argv, r.o.Args...)
-	for i := range argv {
-		if i > 0 && i < len(s.Manifest.Command)+len(s.Manifest.Args) {
-			if argv[i], err = s.expand(argv[i]); err != nil {
-				return 0, &Refused{err}
-			}
-		}
+	argv, err := r.argv()
+	if err != nil {
+		return 0, err
 	}
 	dir := s.Workspace.Name()
 	if real, err := filepath.EvalSymlinks(r.o.Dir); err == nil && below(real, dir) {
@@ -318,6 +370,27 @@ func (r *run) runOrchestrator() (int, error) {
 	plan := s.orchestratorPlan(v, r.set, argv, env, dir)
 	r.before = readState(s)
 	return r.attend(plan, v)
+}
+
+// argv is the command of the manifest, with its placeholders filled in, and the user's own arguments as they are.
+func (r *run) argv() ([]string, error) {
+	m := r.s.Manifest
+	argv := slices.Concat(m.Command, m.Args)
+	for i := range argv {
+		var err error
+		if argv[i], err = r.s.expand(argv[i]); err != nil {
+			return nil, refusef("argument %d of the manifest's command: %w", i, err)
+		}
+	}
+	return append(argv, r.o.Args...), nil
+}
+
+// closeSinks lets go of the sinks on our side.
+func (r *run) closeSinks() {
+	for _, o := range r.opened {
+		o.File.Close()
+	}
+	r.opened = nil
 }
 
 // close ends everything in the opposite order of start, and returns the first thing that could not be ended.
@@ -347,6 +420,7 @@ func (r *run) close() error {
 		r.events.Send(event.Event{Type: event.SessionEnd})
 		r.sink.finish()
 	}
+	r.closeSinks()
 	unlock, err := lockHost()
 	errs = append(errs, err)
 	if r.parent != nil {
@@ -363,11 +437,9 @@ func (r *run) reportChanges() {
 	if r.before == nil {
 		return
 	}
-	if err := r.s.checkIntegrity(); err != nil {
-		for line := range strings.SplitSeq(err.Error(), "\n") {
-			r.o.Notice(line)
-			r.events.Send(event.Event{Type: event.IntegrityChanged, Detail: line})
-		}
+	for _, err := range r.s.checkIntegrity() {
+		r.o.Notice(err.Error())
+		r.events.Send(event.Event{Type: event.IntegrityChanged, Detail: err.Error()})
 	}
 	for _, line := range r.before.changes(r.s) {
 		r.o.Notice(line)
@@ -376,8 +448,8 @@ func (r *run) reportChanges() {
 
 // onHint tells running commands' clients what a refused write to git's configuration means.
 func (r *run) onHint(h uint64) {
-	if h == protect.HintGitConfig {
-		r.server.hint(wire.HintGit)
+	if sv := r.serving.Load(); sv != nil && h == protect.HintGitConfig {
+		sv.hint(wire.HintGit)
 	}
 }
 

@@ -45,14 +45,10 @@ func (s *Session) orchestratorView(hosts []hostEntry) (*view, error) {
 		return nil, err
 	}
 	for _, e := range m.Exec {
-		if err := v.pinned(e.Path, e.SHA256, accessExec); err != nil {
-			return nil, err
-		}
+		s.attachPinned(v, e.Path, accessExec)
 	}
 	for _, l := range m.Libraries {
-		if err := v.pinned(l.Path, l.SHA256, accessRead); err != nil {
-			return nil, err
-		}
+		s.attachPinned(v, l.Path, accessRead)
 	}
 	if err := s.addClient(v); err != nil {
 		return nil, err
@@ -108,6 +104,9 @@ func (s *Session) addOwnFolders(v *view) error {
 // addShares gives the folders of the state that commands see too their own attributes: links that a command planted in
 // them are not followed. What is hidden from commands is where the orchestrator may make its sockets.
 func (s *Session) addShares(v *view) error {
+	if err := s.addProtectedParents(v); err != nil {
+		return err
+	}
 	for _, rel := range s.Manifest.Sandbox.Share {
 		path, err := s.statePath(rel)
 		if err != nil {
@@ -123,20 +122,53 @@ func (s *Session) addShares(v *view) error {
 		v.allow(path, accessWrite)
 	}
 	for _, rel := range s.Manifest.State.Protect {
+		fi, err := s.protectedState(rel)
+		if err != nil {
+			return err
+		}
 		path, err := s.statePath(rel)
 		if err != nil {
 			return err
 		}
-		fi, err := os.Lstat(path)
-		if errors.Is(err, os.ErrNotExist) {
-			return refusef("state.protect %s: does not exist; name a file that a seed makes", rel)
-		}
-		if err != nil || fi.Mode()&os.ModeSymlink != 0 {
-			return refusef("state.protect %s: is a link or cannot be looked at: %v", rel, err)
-		}
 		v.bind(path, unix.MOUNT_ATTR_RDONLY, !fi.IsDir())
 	}
 	return nil
+}
+
+// addProtectedParents makes mount points of the folders above what state.protect names: they cannot be renamed away then,
+// with others put in their place. The outer ones come first, and all of them before what is bound below.
+func (s *Session) addProtectedParents(v *view) error {
+	var dirs []string
+	for _, rel := range s.Manifest.State.Protect {
+		path, err := s.statePath(rel)
+		if err != nil {
+			return err
+		}
+		for dir := filepath.Dir(path); dir != s.State.Name(); dir = filepath.Dir(dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	slices.Sort(dirs)
+	for _, dir := range slices.Compact(dirs) {
+		v.bind(dir, 0, false)
+	}
+	return nil
+}
+
+// protectedState looks at an entry of state.protect.
+func (s *Session) protectedState(rel string) (os.FileInfo, error) {
+	path, err := s.statePath(rel)
+	if err != nil {
+		return nil, err
+	}
+	fi, err := os.Lstat(path)
+	switch {
+	case err != nil:
+		return nil, refusef("state.protect: %w; name a file that is there or that a seed makes", err)
+	case fi.Mode()&os.ModeSymlink != 0:
+		return nil, refusef("state.protect %s: is a link", path)
+	}
+	return fi, nil
 }
 
 // statePath is a subpath of the state folder, expanded; it must stay below it.
@@ -148,7 +180,7 @@ func (s *Session) statePath(rel string) (string, error) {
 	if !filepath.IsLocal(rel) {
 		return "", refusef("%s: does not stay below the state folder", rel)
 	}
-	return filepath.Join(s.State.Name(), rel), nil
+	return filepath.Join(s.Manifest.State.Path, rel), nil
 }
 
 // protected is what of the workspace a view must not change (protect.Mounts). Entries may be missing in the view of a
@@ -161,32 +193,21 @@ func (s *Session) protected(set *protect.Set, absent bool) *stage.Protected {
 	return p
 }
 
-// pinned attaches one file executable, from the very mount that was hashed through: what replaces the file on the host
-// between the hash and the exec is not what the view holds.
-func (v *view) pinned(path, sum string, access uint64) error {
-	mnt, err := cloneMount(path, clone{set: attrPinned, clear: unix.MOUNT_ATTR_NOEXEC})
-	if err != nil {
-		return refusef("pinned file %s: %w", path, err)
-	}
-	got, err := hashMount(mnt)
-	if err != nil {
-		mnt.Close()
-		return refusef("pinned file %s: %w", path, err)
-	}
-	if got != sum {
-		mnt.Close()
-		return &ChangedError{Path: path, Old: sum, New: got}
-	}
-	v.attach(mnt, path, true)
+// attachPinned attaches one file executable, from the very mount that was hashed through (pin). The view owns it then.
+func (s *Session) attachPinned(v *view, path string, access uint64) {
+	v.attach(s.pins[path], path, true)
+	delete(s.pins, path)
 	v.allow(path, access)
-	return nil
 }
 
-// ChangedError says that a pinned file is not what the manifest says.
-type ChangedError struct{ Path, Old, New string }
+// ChangedError says that a file is not what the manifest says.
+type ChangedError struct {
+	What           string // pinned file, or integrity
+	Path, Old, New string
+}
 
 func (e *ChangedError) Error() string {
-	return fmt.Sprintf("pinned file %s: changed: sha256 was %s, is %s", e.Path, e.Old, e.New)
+	return fmt.Sprintf("%s %s: changed: sha256 was %s, is %s", e.What, e.Path, e.Old, e.New)
 }
 
 // hashMount hashes the file that a detached mount of a single file shows.
@@ -206,23 +227,11 @@ func (s *Session) addClient(v *view) error {
 	if err != nil {
 		return err
 	}
-	targets := []string{viewClient}
-	for _, r := range s.routes() {
-		real, err := filepath.EvalSymlinks(r)
-		if errors.Is(err, os.ErrNotExist) {
-			continue // nothing can be started there
-		}
-		if err != nil {
-			return refusef("route %s: %w", r, err)
-		}
-		if slices.ContainsFunc(s.Manifest.Exec, func(e manifest.Exec) bool { return e.Path == real }) {
-			return refusef("route %s: %s is pinned under exec too; it can be one or the other", r, real)
-		}
-		if !slices.Contains(targets, real) {
-			targets = append(targets, real)
-		}
+	targets, err := s.routeTargets()
+	if err != nil {
+		return err
 	}
-	for _, t := range targets {
+	for _, t := range append(targets, viewClient) {
 		mnt, err := cloneMount(client, clone{set: attrPinned, clear: unix.MOUNT_ATTR_NOEXEC})
 		if err != nil {
 			return err
@@ -237,6 +246,27 @@ func (s *Session) addClient(v *view) error {
 	v.attach(sock, viewSocket, true)
 	v.allow("/run/sharness", accessRead|accessUnix)
 	return nil
+}
+
+// routeTargets are the files that the client takes the place of: every route of the manifest that this host has.
+func (s *Session) routeTargets() ([]string, error) {
+	var targets []string
+	for _, r := range s.routes() {
+		real, err := filepath.EvalSymlinks(r)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // nothing can be started there
+		}
+		if err != nil {
+			return nil, refusef("route %s: %w", r, err)
+		}
+		if slices.ContainsFunc(s.Manifest.Exec, func(e manifest.Exec) bool { return e.Path == real }) {
+			return nil, refusef("route %s: %s is pinned under exec too; it can be one or the other", r, real)
+		}
+		if !slices.Contains(targets, real) {
+			targets = append(targets, real)
+		}
+	}
+	return targets, nil
 }
 
 func (s *Session) socketPath() string { return filepath.Join(s.Dir, "bash.sock") }

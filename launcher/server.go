@@ -27,13 +27,16 @@ type server struct {
 	listen *os.File
 	admit  func(peer) error
 
+	replaced *replacements
+	again    func(*domain, int) // protects an entry again in a domain that was being started when it was replaced
+
 	netns *os.File // of all commands, when the manifest says network: session
 
 	mu      sync.Mutex
 	bashd   *wire.RecordConn // nil while it is being started again
 	nextID  uint64
 	nextCmd uint64
-	open    map[uint64]bool // connections that bashd holds
+	open    map[uint64]*wire.RecordConn // connections, and the bashd that holds each
 	running map[uint64]*runningCommand
 	probed  bool
 	closed  bool
@@ -117,7 +120,7 @@ func (sv *server) welcome(fd int) {
 	if err := sv.bashd.Send(wire.Record{Type: wire.RecConn, ID: sv.nextID}, fd); err != nil {
 		return // bashd is dying; its keeper starts another
 	}
-	sv.open[sv.nextID] = true
+	sv.open[sv.nextID] = sv.bashd
 }
 
 // peerOf asks the kernel who connected. The pidfd pins the process while its cgroup is looked up, so that the number
@@ -190,9 +193,15 @@ func (sv *server) forget(rc *wire.RecordConn) {
 		sv.bashd = nil
 	}
 	rc.Close()
-	sv.open = map[uint64]bool{}
-	for _, c := range sv.running {
-		c.kill(wire.ReasonShutdown)
+	// Another bashd may have been started meanwhile, and holds connections of its own.
+	for id, holder := range sv.open {
+		if holder != rc {
+			continue
+		}
+		delete(sv.open, id)
+		if c := sv.running[id]; c != nil {
+			c.kill(wire.ReasonShutdown)
+		}
 	}
 }
 
@@ -200,7 +209,7 @@ func (sv *server) forget(rc *wire.RecordConn) {
 func (sv *server) handle(rc *wire.RecordConn, rec wire.Record, fds []int) error {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
-	if !sv.open[rec.ID] {
+	if sv.open[rec.ID] != rc {
 		wire.CloseAll(fds)
 		return fmt.Errorf("record %d names connection %d, which bashd does not hold", rec.Type, rec.ID)
 	}
@@ -272,6 +281,7 @@ func (sv *server) run(rc *wire.RecordConn, rec wire.Record, number uint64, c *ru
 		return
 	}
 	defer sv.freeSlot(slot)
+	mark := sv.replaced.now()
 	dom, err := sv.start(uid, number, files)
 	closeFiles(files)
 	if err != nil {
@@ -290,6 +300,9 @@ func (sv *server) run(rc *wire.RecordConn, rec wire.Record, number uint64, c *ru
 		err = rc.Send(started)
 	}
 	c.adopt(dom)
+	for _, i := range sv.replaced.since(mark) {
+		sv.again(dom, i)
+	}
 	if err != nil {
 		c.kill(wire.ReasonShutdown)
 	}
@@ -418,6 +431,21 @@ func (c *runningCommand) reason() wire.Reason {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.killed
+}
+
+// domains are those of the commands that run.
+func (sv *server) domains() []*domain {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	var out []*domain
+	for _, c := range sv.running {
+		c.mu.Lock()
+		if c.dom != nil && !c.dead {
+			out = append(out, c.dom)
+		}
+		c.mu.Unlock()
+	}
+	return out
 }
 
 func (c *runningCommand) signal(sig int) {

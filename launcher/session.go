@@ -5,9 +5,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,6 +38,7 @@ type Session struct {
 	Features *host.Features
 	Decision *resolve.Decision
 
+	pins               map[string]*os.File // detached mounts of what is pinned, hashed, until a view takes them
 	orchestratorFilter [][]byte
 	commandFilter      [][]byte
 
@@ -82,22 +85,16 @@ func openSession(m *manifest.Manifest, workspace string) (*Session, error) {
 	return s, nil
 }
 
-// reserve takes what only one session may have, and makes the folders.
+// reserve allocates the ids and makes the folders of a session that holds its workspace's lock. What it made before an
+// error goes with Close, or has gone already.
 func (s *Session) reserve() error {
-	if err := s.takeLock(); err != nil {
+	uid, record, err := agentUID(s.Manifest.Name)
+	if err != nil {
 		return err
 	}
-	var err error
-	if s.UID, err = agentUID(s.Manifest.Name); err != nil {
-		return &Refused{err}
-	}
-	var rnd [2]byte
-	if _, err := rand.Read(rnd[:]); err != nil {
-		return fmt.Errorf("session: %w", err)
-	}
-	s.ID = s.Manifest.Name + "-" + hex.EncodeToString(rnd[:])
-	dir := filepath.Join(runDir, s.ID)
-	if err := os.Mkdir(dir, 0o711); err != nil {
+	s.UID = uid
+	dir, err := s.makeDir()
+	if err != nil {
 		return fmt.Errorf("session: %w", err)
 	}
 	s.Dir = dir
@@ -109,7 +106,25 @@ func (s *Session) reserve() error {
 			return err
 		}
 	}
-	return nil
+	return record()
+}
+
+// makeDir gives the session an id that no other has, nor has had while what it put into quarantine is still there.
+func (s *Session) makeDir() (string, error) {
+	for {
+		var rnd [2]byte
+		if _, err := rand.Read(rnd[:]); err != nil {
+			return "", err
+		}
+		s.ID = s.Manifest.Name + "-" + hex.EncodeToString(rnd[:])
+		if _, err := os.Lstat(filepath.Join(quarantineRoot, s.ID)); err == nil {
+			continue
+		}
+		dir := filepath.Join(runDir, s.ID)
+		if err := os.Mkdir(dir, 0o711); !errors.Is(err, os.ErrExist) {
+			return dir, err
+		}
+	}
 }
 
 // Close removes the session's folder and lets go of its lock.
@@ -121,6 +136,9 @@ func (s *Session) Close() {
 	}
 	for _, ns := range s.idmaps.byUID {
 		ns.Close()
+	}
+	for _, mnt := range s.pins {
+		mnt.Close()
 	}
 	if s.Dir != "" {
 		// Sockets, and nothing else, were made in it, all by us.
@@ -217,16 +235,122 @@ func (s *Session) checkWorkspace() error {
 	if s.User.Home != "" && (ws == filepath.Clean(s.User.Home) || below(s.User.Home, ws)) {
 		return refusef("workspace %s: holds the home folder of %s, keys and settings with it; give a project folder with --workspace DIR", ws, s.User.Name)
 	}
-	if s.Manifest.State != nil && (below(s.Manifest.State.Path, ws) || below(ws, s.Manifest.State.Path)) {
-		return refusef("workspace %s: overlaps the state folder %s", ws, s.Manifest.State.Path)
+	if s.Manifest.State != nil {
+		state, err := realPath(s.Manifest.State.Path)
+		if err != nil {
+			return refusef("state %s: %w", s.Manifest.State.Path, err)
+		}
+		if below(state, ws) || below(ws, state) {
+			return refusef("workspace %s: overlaps the state folder %s", ws, s.Manifest.State.Path)
+		}
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(s.Workspace.Fd()), &st); err != nil {
 		return refusef("workspace %s: %w", ws, err)
 	}
-	if int(st.Uid) != s.User.UID && st.Mode&0o002 == 0 && s.User.UID != 0 {
-		if st.Mode&0o005 != 0o005 {
-			return refusef("workspace %s: not readable for %s", ws, s.User.Name)
+	if _, err := unix.Getxattr(fmt.Sprintf("/proc/self/fd/%d", s.Workspace.Fd()), "system.posix_acl_access", nil); err == nil {
+		return nil // the mode does not say who may
+	}
+	// A domain has the user's uid and first group on disk, and no capability: the bits count for root too.
+	shift := 0
+	switch {
+	case int(st.Uid) == s.User.UID:
+		shift = 6
+	case int(st.Gid) == s.User.GID:
+		shift = 3
+	}
+	if st.Mode>>shift&0o5 != 0o5 {
+		return refusef("workspace %s: mode %04o does not let %s read it; chmod it, or give another with --workspace DIR", ws, st.Mode&0o7777, s.User.Name)
+	}
+	return nil
+}
+
+// realPath resolves the links of a path whose last components may not exist yet.
+func realPath(path string) (string, error) {
+	there := existingParent(path)
+	real, err := filepath.EvalSymlinks(there)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(real, strings.TrimPrefix(path, there)), nil
+}
+
+// about is an error of a file without its name and the call's, which it puts words before.
+func about(what, path string, err error) error {
+	if cause := new(fs.PathError); errors.As(err, &cause) {
+		err = cause.Err
+	}
+	return fmt.Errorf("%s %s: %w", what, path, err)
+}
+
+// checkState refuses a state folder that a session could not use. It may not exist yet.
+func (s *Session) checkState() error {
+	st := s.Manifest.State
+	if st == nil {
+		return nil
+	}
+	fi, err := os.Lstat(st.Path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return refusef("state: %w", err)
+	case !fi.IsDir():
+		return refusef("state %s: is not a folder; give another with state.path", st.Path)
+	default:
+		if err := stateOwner(fi, st.Path, s.User); err != nil {
+			return err
+		}
+	}
+	for _, rel := range st.Protect {
+		seeded := slices.ContainsFunc(st.Seed, func(sd manifest.Seed) bool { return strings.TrimSuffix(sd.Path, "/") == rel })
+		if _, err := s.protectedState(rel); err != nil && !(seeded && errors.Is(err, os.ErrNotExist)) {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkCommand refuses a command that is another file now than the one exec lists: it could not be started.
+func (s *Session) checkCommand(manifestPath string) error {
+	cmd := s.Manifest.Command[0]
+	real, err := filepath.EvalSymlinks(cmd)
+	if err != nil {
+		return refusef("command: %w", err)
+	}
+	if !slices.ContainsFunc(s.Manifest.Exec, func(e manifest.Exec) bool { return e.Path == real }) {
+		return refusef("command %s: is %s now, which exec does not list; to allow it: sudo sharness manifest allow -m %s --exec %s",
+			cmd, real, pin.Quote(manifestPath), pin.Quote(cmd))
+	}
+	return nil
+}
+
+// pin clones the mount of every file that may be executed or mapped so, and hashes through it: what replaces a file on
+// the host between the hash and the exec is not what the view holds.
+func (s *Session) pin() error {
+	s.pins = map[string]*os.File{}
+	one := func(path, sum string) error {
+		mnt, err := cloneMount(path, clone{set: attrPinned, clear: unix.MOUNT_ATTR_NOEXEC})
+		if err != nil {
+			return refusef("pinned file %s: %w", path, err)
+		}
+		s.pins[path] = mnt
+		got, err := hashMount(mnt)
+		if err != nil {
+			return refusef("pinned file %s: %w", path, err)
+		}
+		if got != sum {
+			return &ChangedError{What: "pinned file", Path: path, Old: sum, New: got}
+		}
+		return nil
+	}
+	for _, e := range s.Manifest.Exec {
+		if err := one(e.Path, e.SHA256); err != nil {
+			return err
+		}
+	}
+	for _, l := range s.Manifest.Libraries {
+		if err := one(l.Path, l.SHA256); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -244,15 +368,23 @@ func (s *Session) checkOwners(path string) error {
 	}
 	for _, e := range s.Manifest.Exec {
 		if err := pin.CheckOwner(e.Path, trees...); err != nil {
-			return refusef("exec %w", err)
+			return &Refused{aboutOwner("exec", e.Path, err)}
 		}
 	}
 	for _, l := range s.Manifest.Libraries {
 		if err := pin.CheckOwner(l.Path, trees...); err != nil {
-			return refusef("libraries %w", err)
+			return &Refused{aboutOwner("libraries", l.Path, err)}
 		}
 	}
 	return nil
+}
+
+// aboutOwner is about for an error that begins with the path in question, which may be a folder above.
+func aboutOwner(what, path string, err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return about(what, path, err)
+	}
+	return fmt.Errorf("%s %w", what, err)
 }
 
 // takeLock makes sure that a workspace has one session. The lock is the kernel's, so a dead session holds none.
@@ -299,16 +431,25 @@ func (s *Session) expand(text string) (string, error) {
 
 // openState makes the state folder with its seeds, as the user's, and opens it. Everything below the folder belongs to
 // the orchestrator, which may have put links there: os.Root does not leave the folder, whatever lies in it.
-func openState(st *manifest.State, u User, expand func(string) (string, error)) (*os.File, error) {
+//
+// What it made goes again when it fails.
+func openState(st *manifest.State, u User, expand func(string) (string, error)) (dir *os.File, err error) {
 	if err := os.MkdirAll(filepath.Dir(st.Path), 0o711); err != nil {
 		return nil, fmt.Errorf("state: %w", err)
 	}
-	if err := os.Mkdir(st.Path, 0o700); err == nil {
+	merr := os.Mkdir(st.Path, 0o700)
+	if merr != nil && !errors.Is(merr, os.ErrExist) {
+		return nil, fmt.Errorf("state: %w", merr)
+	}
+	if merr == nil {
+		defer func() {
+			if err != nil {
+				os.Remove(st.Path)
+			}
+		}()
 		if err := os.Lchown(st.Path, u.UID, u.GID); err != nil {
 			return nil, fmt.Errorf("state: %w", err)
 		}
-	} else if !errors.Is(err, os.ErrExist) {
-		return nil, fmt.Errorf("state: %w", err)
 	}
 	fd, err := unix.Open(st.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -320,23 +461,43 @@ func openState(st *manifest.State, u User, expand func(string) (string, error)) 
 		f.Close()
 		return nil, fmt.Errorf("state: %w", err)
 	}
-	if owner := int(fi.Sys().(*syscall.Stat_t).Uid); owner != u.UID {
+	if err := stateOwner(fi, st.Path, u); err != nil {
 		f.Close()
-		return nil, refusef("state %s: belongs to uid %d, not to %s; give another with state.path, or chown it", st.Path, owner, u.Name)
+		return nil, err
 	}
-	if err := seed(st, u, expand); err != nil {
+	if err := seed(f, st, u, expand); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("state %s: %w", st.Path, err)
 	}
 	return f, nil
 }
 
-func seed(st *manifest.State, u User, expand func(string) (string, error)) error {
-	root, err := os.OpenRoot(st.Path)
+func stateOwner(fi os.FileInfo, path string, u User) error {
+	if owner := int(fi.Sys().(*syscall.Stat_t).Uid); owner != u.UID {
+		return refusef("state %s: belongs to uid %d, not to %s; give another with state.path, or chown it", path, owner, u.Name)
+	}
+	return nil
+}
+
+// openRoot opens the folder that a descriptor holds, whatever its path names by now.
+func openRoot(dir *os.File) (*os.Root, error) {
+	return os.OpenRoot(fmt.Sprintf("/proc/self/fd/%d", dir.Fd()))
+}
+
+func seed(dir *os.File, st *manifest.State, u User, expand func(string) (string, error)) (err error) {
+	root, err := openRoot(dir)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
+	var made []string
+	defer func() {
+		if err != nil {
+			for _, path := range slices.Backward(made) {
+				root.Remove(path)
+			}
+		}
+	}()
 	for _, sd := range st.Seed {
 		path, err := expand(sd.Path)
 		if err != nil {
@@ -350,8 +511,8 @@ func seed(st *manifest.State, u User, expand func(string) (string, error)) error
 		if strings.HasSuffix(path, "/") {
 			dir = filepath.Clean(path)
 		}
-		if err := makeDirs(root, dir, u); err != nil {
-			return fmt.Errorf("seed %s: %w", path, err)
+		if err := makeDirs(root, dir, u, &made); err != nil {
+			return about("seed", path, err)
 		}
 		if strings.HasSuffix(path, "/") {
 			continue
@@ -361,22 +522,23 @@ func seed(st *manifest.State, u User, expand func(string) (string, error)) error
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("seed %s: %w", path, err)
+			return about("seed", path, err)
 		}
+		made = append(made, path)
 		_, werr := f.WriteString(content)
 		if err := errors.Join(werr, f.Chown(u.UID, u.GID), f.Close()); err != nil {
-			return fmt.Errorf("seed %s: %w", path, err)
+			return about("seed", path, err)
 		}
 	}
 	return nil
 }
 
-// makeDirs makes a folder and its parents beneath the root, as the user's.
-func makeDirs(root *os.Root, dir string, u User) error {
+// makeDirs makes a folder and its parents beneath the root, as the user's, and adds those that it made to made.
+func makeDirs(root *os.Root, dir string, u User, made *[]string) error {
 	if dir == "." || dir == "" {
 		return nil
 	}
-	if err := makeDirs(root, filepath.Dir(dir), u); err != nil {
+	if err := makeDirs(root, filepath.Dir(dir), u, made); err != nil {
 		return err
 	}
 	if err := root.Mkdir(dir, 0o700); err != nil {
@@ -385,5 +547,6 @@ func makeDirs(root *os.Root, dir string, u User) error {
 		}
 		return err
 	}
+	*made = append(*made, dir)
 	return root.Lchown(dir, u.UID, u.GID)
 }

@@ -1,8 +1,8 @@
 package launcher
 
 import (
-	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -37,14 +37,38 @@ type agentConfig struct {
 	Confine confine.Drop      `json:"confine"`
 }
 
-func startSink(sp *spawner, s *Session, specs []sink.Spec) (*sinkProcess, error) {
+// openSinks opens what the user named with the user's reach, before anything of the session exists.
+func openSinks(s *Session, specs []sink.Spec) (opened []sink.Opened, err error) {
+	defer func() {
+		if err != nil {
+			for _, o := range opened {
+				o.File.Close()
+			}
+		}
+	}()
+	ids := &sink.IDs{UID: s.User.UID, GID: s.User.GID, Groups: s.User.Groups}
+	for _, spec := range specs {
+		user := ids
+		if spec == DefaultSink(s.Manifest.Name) {
+			user = nil // ours, in a folder of root's
+			if err := os.MkdirAll(logDir, 0o750); err != nil {
+				return opened, refusef("events: %w", err)
+			}
+		}
+		o, err := sink.Open(spec, user)
+		if err != nil {
+			return opened, &Refused{err}
+		}
+		opened = append(opened, o)
+	}
+	return opened, nil
+}
+
+// startSink starts sharness-agent with sinks that stay the caller's.
+func startSink(sp *spawner, s *Session, opened []sink.Opened) (*sinkProcess, error) {
 	k := &sinkProcess{}
-	var opened []sink.Opened
 	var received []sink.Feed
 	defer func() {
-		for _, o := range opened {
-			o.File.Close()
-		}
 		for _, f := range received {
 			f.File.Close()
 		}
@@ -56,18 +80,6 @@ func startSink(sp *spawner, s *Session, specs []sink.Spec) (*sinkProcess, error)
 		}
 		k.ends[i] = send
 		received = append(received, sink.Feed{Name: feedNames[i], File: receive, Trusted: i == feedSupervisor})
-	}
-	ids := &sink.IDs{UID: s.User.UID, GID: s.User.GID, Groups: s.User.Groups}
-	for _, spec := range specs {
-		user := ids
-		if spec.Path == defaultLog(s.Manifest.Name) {
-			user = nil // ours, in a folder of root's
-		}
-		o, err := sink.Open(spec, user)
-		if err != nil {
-			return nil, &Refused{err}
-		}
-		opened = append(opened, o)
 	}
 	config, files, err := sink.Arrange(s.ID, received, opened, nil)
 	if err != nil {
@@ -87,16 +99,12 @@ func startSink(sp *spawner, s *Session, specs []sink.Spec) (*sinkProcess, error)
 	return k, nil
 }
 
-// defaultLog is where events go when nothing else is said.
-func defaultLog(name string) string { return "/var/log/sharness/" + name + ".jsonl" }
+// logDir holds the default logs, a file per manifest. It is made when it is needed.
+const logDir = "/var/log/sharness"
 
-// DefaultSink is the sink of a manifest without --events. Its folder is made when it is not there.
-func DefaultSink(name string) (sink.Spec, error) {
-	path := defaultLog(name)
-	if err := os.MkdirAll("/var/log/sharness", 0o750); err != nil {
-		return sink.Spec{}, fmt.Errorf("events: %w", err)
-	}
-	return sink.Spec{Kind: sink.File, Path: path}, nil
+// DefaultSink is the sink of a manifest without --events.
+func DefaultSink(name string) sink.Spec {
+	return sink.Spec{Kind: sink.File, Path: filepath.Join(logDir, name+".jsonl")}
 }
 
 // finish closes the channels and lets the sink write what it holds.

@@ -2,10 +2,13 @@ package launcher
 
 import (
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/sharness/sharness/event"
+	"golang.org/x/sys/unix"
 )
 
 // stateFiles is what the files of state.diff held at the start. An agent's own settings must stay writable for it; what
@@ -26,14 +29,16 @@ func readState(s *Session) *stateFiles {
 		return f
 	}
 	for _, rel := range s.Manifest.State.Diff {
-		f.content[rel] = readBeneath(s.State.Name(), rel)
+		if rel, err := s.expand(rel); err == nil { // the manifest was checked for placeholders that do not exist
+			f.content[rel] = readBeneath(s.State, rel)
+		}
 	}
 	return f
 }
 
 // readBeneath reads a file of the state folder without leaving it. What cannot be read is shown as empty.
-func readBeneath(dir, rel string) string {
-	root, err := os.OpenRoot(dir)
+func readBeneath(dir *os.File, rel string) string {
+	root, err := openRoot(dir)
 	if err != nil {
 		return ""
 	}
@@ -41,7 +46,7 @@ func readBeneath(dir, rel string) string {
 	if fi, err := root.Lstat(rel); err != nil || !fi.Mode().IsRegular() {
 		return ""
 	}
-	file, err := root.Open(rel)
+	file, err := root.OpenFile(rel, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO may have taken its place
 	if err != nil {
 		return ""
 	}
@@ -56,8 +61,9 @@ func readBeneath(dir, rel string) string {
 // changes lists the lines that are new and those that are gone, file by file, safe for a terminal.
 func (f *stateFiles) changes(s *Session) []string {
 	var out []string
-	for rel, old := range f.content {
-		now := readBeneath(s.State.Name(), rel)
+	for _, rel := range slices.Sorted(maps.Keys(f.content)) {
+		old := f.content[rel]
+		now := readBeneath(s.State, rel)
 		if now == old {
 			continue
 		}

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 // Ranges of kernel ids. No entry of the user database may exist for one that is used.
@@ -42,22 +40,12 @@ func slotUID(agentUID, slot int) int {
 // registryPath records which manifest has which id, so that no two ever share one.
 const registryPath = "/var/lib/sharness/uids"
 
-// agentUID returns the id of the manifest with the given name, and allocates it the first time.
-func agentUID(name string) (int, error) {
-	if err := os.MkdirAll(filepath.Dir(registryPath), 0o711); err != nil {
-		return 0, fmt.Errorf("uid registry: %w", err)
-	}
-	lock, err := os.OpenFile(registryPath+".lock", os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return 0, fmt.Errorf("uid registry: %w", err)
-	}
-	defer lock.Close()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return 0, fmt.Errorf("uid registry: lock: %w", err)
-	}
+// agentUID returns the id of the manifest with the given name. The first time it chooses one, which record then
+// allocates: a session that is refused in between takes none. The host's lock is held.
+func agentUID(name string) (uid int, record func() error, err error) {
 	data, err := os.ReadFile(registryPath)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return 0, fmt.Errorf("uid registry: %w", err)
+		return 0, nil, fmt.Errorf("uid registry: %w", err)
 	}
 	taken := map[int]bool{}
 	line := 0
@@ -66,10 +54,10 @@ func agentUID(name string) (int, error) {
 		id, owner, ok := strings.Cut(s.Text(), " ")
 		n, err := strconv.Atoi(id)
 		if !ok || err != nil || n < firstAgentUID || n >= firstAgentUID+agentUIDs {
-			return 0, fmt.Errorf("uid registry: %s:%d: %q is not UID NAME", registryPath, line, s.Text())
+			return 0, nil, fmt.Errorf("uid registry: %s:%d: %q is not UID NAME", registryPath, line, s.Text())
 		}
 		if owner == name {
-			return n, nil
+			return n, func() error { return nil }, nil
 		}
 		taken[n] = true
 	}
@@ -78,12 +66,17 @@ func agentUID(name string) (int, error) {
 			continue
 		}
 		data = fmt.Appendf(data, "%d %s\n", n, name)
-		if err := writeFileAtomic(registryPath, data, 0o600); err != nil {
-			return 0, fmt.Errorf("uid registry: %w", err)
-		}
-		return n, nil
+		return n, func() error {
+			if err := os.MkdirAll(filepath.Dir(registryPath), 0o711); err != nil {
+				return fmt.Errorf("uid registry: %w", err)
+			}
+			if err := writeFileAtomic(registryPath, data, 0o600); err != nil {
+				return fmt.Errorf("uid registry: %w", err)
+			}
+			return nil
+		}, nil
 	}
-	return 0, fmt.Errorf("uid registry: all %d ids are taken; remove lines of manifests that are gone from %s", agentUIDs, registryPath)
+	return 0, nil, fmt.Errorf("uid registry: all %d ids are taken; remove lines of manifests that are gone from %s", agentUIDs, registryPath)
 }
 
 // exists asks the user database, so that an id that a directory service hands out is not used either.

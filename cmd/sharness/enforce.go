@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -35,15 +36,18 @@ func (f *sessionFlags) add(cmd *cobra.Command) {
 }
 
 // open reads the manifest and makes the options that do not depend on the kind of session.
-func (f *sessionFlags) open(name string) (launcher.Options, error) {
+func (f *sessionFlags) open(cmd string) (launcher.Options, error) {
 	o := launcher.Options{AllowOpen: f.allowOpen, Env: os.Environ(), Notice: notice}
+	if os.Geteuid() != 0 {
+		return o, &exitError{126, errors.New("must be root to make namespaces, mounts and cgroups; run it with sudo")}
+	}
 	path := f.manifest
 	if path == "" {
-		path = filepath.Join("/etc/sharness", name+".yaml")
+		path = filepath.Join("/etc/sharness", filepath.Base(cmd)+".yaml")
 	}
 	m, err := enforcedManifest(path)
-	if errors.Is(err, os.ErrNotExist) && f.manifest == "" {
-		return o, &exitError{126, fmt.Errorf("manifest %s: does not exist; make one: sudo sharness manifest new --profile %s -- %s", path, profileFor(name), name)}
+	if _, serr := os.Lstat(path); errors.Is(serr, os.ErrNotExist) {
+		return o, noManifest(path, cmd, f.manifest != "")
 	}
 	if err != nil {
 		return o, &exitError{126, err}
@@ -60,11 +64,7 @@ func (f *sessionFlags) open(name string) (launcher.Options, error) {
 		return o, &exitError{126, fmt.Errorf("manifest %s: %w", path, err)}
 	}
 	if len(f.events) == 0 {
-		spec, err := launcher.DefaultSink(m.Name)
-		if err != nil {
-			return o, &exitError{126, err}
-		}
-		o.Sinks = []sink.Spec{spec}
+		o.Sinks = []sink.Spec{launcher.DefaultSink(m.Name)}
 	}
 	for _, e := range f.events {
 		spec, err := sink.ParseSpec(e, o.Dir)
@@ -74,6 +74,25 @@ func (f *sessionFlags) open(name string) (launcher.Options, error) {
 		o.Sinks = append(o.Sinks, spec)
 	}
 	return o, nil
+}
+
+// noManifest says how to make one, if there is a command to make one for.
+func noManifest(path, cmd string, named bool) error {
+	if cmd == "" {
+		return &exitError{126, fmt.Errorf("manifest %s: does not exist; make one: sudo sharness manifest new -m %s -- CMD", path, pin.Quote(path))}
+	}
+	if _, err := pin.LookPath(cmd, userPath("")); err != nil {
+		if path := new(fs.PathError); errors.As(err, &path) {
+			err = fmt.Errorf("%s: %w", cmd, path.Err)
+		}
+		return &exitError{127, fmt.Errorf("command %w", err)}
+	}
+	m := ""
+	if named {
+		m = "-m " + pin.Quote(path) + " "
+	}
+	return &exitError{126, fmt.Errorf("manifest %s: does not exist; make one: sudo sharness manifest new %s--profile %s -- %s",
+		path, m, profileFor(filepath.Base(cmd)), pin.Quote(cmd))}
 }
 
 // enforcedManifest reads a manifest that decides what may run: it must be where nobody but root can write.
@@ -120,7 +139,10 @@ nothing has changed, 127 when CMD was not found.`,
 		Example: "  sudo sharness enforce -- claude\n  sudo sharness enforce -m agent.yaml --workspace ~/project --events - -- agent --flag",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			o, err := f.open(filepath.Base(args[0]))
+			if args[0] == "" {
+				return &exitError{127, errors.New("command not found: its name is empty")}
+			}
+			o, err := f.open(args[0])
 			if err != nil {
 				return err
 			}
@@ -130,7 +152,7 @@ nothing has changed, 127 when CMD was not found.`,
 			o.Args, o.Stdio = args[1:], [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
 			status, err := launcher.Enforce(o)
 			if err != nil {
-				return asExit(err, f.manifest, o.Manifest.Name)
+				return asExit(err, o.Path)
 			}
 			if status != 0 {
 				return &exitError{code: status}
@@ -145,14 +167,17 @@ nothing has changed, 127 when CMD was not found.`,
 
 // sameCommand refuses to run another command than the manifest's under its name.
 func sameCommand(name string, m *manifest.Manifest) error {
+	if _, err := os.Stat(m.Command[0]); errors.Is(err, os.ErrNotExist) {
+		return &exitError{127, fmt.Errorf("command %s: the manifest %s is for %s, which is not there", name, m.Name, m.Command[0])}
+	}
 	if strings.Contains(name, "/") {
 		abs, err := filepath.Abs(name)
 		if err != nil {
 			return &exitError{127, fmt.Errorf("command %s: %w", name, err)}
 		}
 		got, err := filepath.EvalSymlinks(abs)
-		if err != nil {
-			return &exitError{127, fmt.Errorf("command: %w", err)}
+		if path := new(fs.PathError); errors.As(err, &path) {
+			return &exitError{127, fmt.Errorf("command %s: %w", name, path.Err)}
 		}
 		if want, err := filepath.EvalSymlinks(m.Command[0]); abs != m.Command[0] && (err != nil || got != want) {
 			return &exitError{126, fmt.Errorf("command %s: the manifest %s is for %s", name, m.Name, m.Command[0])}
@@ -166,16 +191,10 @@ func sameCommand(name string, m *manifest.Manifest) error {
 }
 
 // asExit gives an error its exit status, and a changed file the command that accepts it.
-func asExit(err error, path, name string) error {
+func asExit(err error, path string) error {
 	var changed *launcher.ChangedError
 	if errors.As(err, &changed) {
-		m := ""
-		if path != "" {
-			m = "-m " + path + " "
-		} else {
-			m = "-m /etc/sharness/" + name + ".yaml "
-		}
-		return &exitError{126, fmt.Errorf("%w; if you updated it: sudo sharness manifest pin %s%s", changed, m, changed.Path)}
+		return &exitError{126, fmt.Errorf("%w; if you updated it: sudo sharness manifest pin -m %s %s", changed, pin.Quote(path), pin.Quote(changed.Path))}
 	}
 	var refused *launcher.Refused
 	if errors.As(err, &refused) {
@@ -213,7 +232,7 @@ func newServeCmd() *cobra.Command {
 				close(stop)
 			}()
 			if err := launcher.Serve(o, stop); err != nil {
-				return asExit(err, f.manifest, o.Manifest.Name)
+				return asExit(err, o.Path)
 			}
 			return nil
 		},

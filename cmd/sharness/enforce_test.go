@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"github.com/sharness/sharness/internal/kerneltest"
+	"github.com/sharness/sharness/launcher/pin"
+)
+
+// TestEnforce runs the scripts of sessions and of refusals with the binaries that make build leaves in bin. Commands of
+// the scripts beside testscript's own:
+//
+//	manifest FILE CMD[,CMD…] [EXTRA]   writes a manifest that pins the commands; EXTRA is a file of further keys
+//	exit STATUS PROGRAM ARG…           runs a program that must end with this status
+//	refused STATUS PROGRAM ARG…        the same, and it says one line and leaves no trace on the host
+func TestEnforce(t *testing.T) {
+	kerneltest.RequireRoot(t)
+	kerneltest.NoLeaks(t)
+	root := sessionRoot(t)
+	var files []string
+	for _, name := range []string{"enforce", "serve", "gc", "badinput"} {
+		found, err := filepath.Glob("testdata/" + name + "*.txtar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	testscript.Run(t, testscript.Params{
+		Files: files, WorkdirRoot: root, RequireExplicitExec: true,
+		Setup: func(e *testscript.Env) error {
+			// The scripts run the built sharness and not the test binary's: its helpers lie beside it.
+			e.Setenv("PATH", filepath.Dir(builtSharness(t))+":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
+			e.Setenv("SUDO_UID", "")
+			// Names the script's sessions, and with them all that one can leave on a host.
+			name := "test-" + strings.TrimPrefix(filepath.Base(e.WorkDir), "script-")
+			e.Setenv("NAME", name)
+			e.Setenv("LONG", strings.Repeat("x", 5000))
+			e.Defer(func() { forget(t, name) })
+			return os.Chmod(e.WorkDir, 0o755)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"manifest": scriptManifest, "exit": scriptExit, "refused": scriptRefused,
+		},
+	})
+}
+
+// sessionRoot is a folder of root's: below /tmp nothing may be pinned.
+func sessionRoot(t *testing.T) string {
+	t.Helper()
+	root, err := os.MkdirTemp("/var/lib", "sharness-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(root); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chmod(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return root
+}
+
+func builtSharness(t testing.TB) string {
+	t.Helper()
+	path, err := filepath.Abs("../../bin/sharness")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("%v; run: make build", err)
+	}
+	return path
+}
+
+const idRegistry = "/var/lib/sharness/uids"
+
+// forget removes what sessions leave by design: the id, and the log.
+func forget(t *testing.T, name string) {
+	t.Helper()
+	if err := errors.Join(forgetID(name), os.RemoveAll("/var/log/sharness/"+name+".jsonl")); err != nil {
+		t.Error(err)
+	}
+}
+
+// forgetID takes a manifest's line out of the registry of ids, under the lock that sessions take to start.
+func forgetID(name string) error {
+	if lock, err := os.OpenFile("/run/sharness/locks/host", os.O_RDWR, 0); err == nil {
+		defer lock.Close()
+		if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+			return err
+		}
+	}
+	data, err := os.ReadFile(idRegistry)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var kept []byte
+	for line := range bytes.Lines(data) {
+		if !bytes.HasSuffix(line, []byte(" "+name+"\n")) {
+			kept = append(kept, line...)
+		}
+	}
+	return os.WriteFile(idRegistry, kept, 0o600)
+}
+
+// pinnedManifest is a manifest by hand: the closure of the commands, the first being the command, and further keys.
+func pinnedManifest(name string, commands []string, extra string) (string, error) {
+	var execs, libraries []string
+	var program string
+	for i, cmd := range commands {
+		c, err := pin.Resolve(cmd, "/usr/bin:/bin:/usr/sbin:/sbin")
+		if err != nil {
+			return "", err
+		}
+		if i == 0 {
+			program = c.Program
+		}
+		for _, e := range c.Exec {
+			execs = append(execs, fmt.Sprintf("  - {path: %s, sha256: %s, role: %s}\n", e.Path, e.SHA256, e.Role))
+		}
+		for _, l := range c.Libraries {
+			libraries = append(libraries, fmt.Sprintf("  - {path: %s, sha256: %s}\n", l.Path, l.SHA256))
+		}
+	}
+	unique := func(list []string) string {
+		slices.Sort(list)
+		return strings.Join(slices.Compact(list), "")
+	}
+	text := "version: 1\nexec:\n" + unique(execs)
+	if len(libraries) > 0 {
+		text += "libraries:\n" + unique(libraries)
+	}
+	for _, def := range []string{"name: " + name, "command: [" + program + "]", "read: [/usr]", "workspace: {path: ., orchestrator: write}", "sandbox: {}"} {
+		key, _, _ := strings.Cut(def, " ")
+		if !strings.HasPrefix(extra, key) && !strings.Contains(extra, "\n"+key) {
+			text += def + "\n"
+		}
+	}
+	return text + extra, nil
+}
+
+func scriptManifest(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: manifest FILE CMD[,CMD…] [EXTRA]")
+	}
+	extra := ""
+	if len(args) == 3 {
+		extra = os.Expand(ts.ReadFile(args[2]), ts.Getenv)
+	}
+	text, err := pinnedManifest(ts.Getenv("NAME"), strings.Split(args[1], ","), extra)
+	ts.Check(err)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o644))
+}
+
+func scriptExit(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exit STATUS PROGRAM ARG…")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got, exit := 0, new(exec.ExitError)
+	if errors.As(err, &exit) {
+		got, err = exit.ExitCode(), nil
+	}
+	ts.Check(err)
+	if got != want {
+		ts.Fatalf("exit status: got %d, want %d", got, want)
+	}
+}
+
+func scriptRefused(ts *testscript.TestScript, neg bool, args []string) {
+	before := hostTraces(ts.Getenv("NAME"), ts.Getenv("WORK"))
+	scriptExit(ts, neg, args)
+	if after := hostTraces(ts.Getenv("NAME"), ts.Getenv("WORK")); after != before {
+		ts.Fatalf("a refusal left traces:\n%s", onlyIn(after, before)+onlyIn(before, after))
+	}
+	if out := ts.ReadFile("stdout"); out != "" {
+		ts.Fatalf("a refusal wrote to its output: %q", out)
+	}
+	if said := ts.ReadFile("stderr"); strings.Count(said, "\n") != 1 || !strings.HasPrefix(said, "sharness: ") {
+		ts.Fatalf("want one line, got:\n%s", said)
+	}
+}
+
+// hostTraces is what a session of these tests can leave: runtime folders, groups, quarantine, log, id; and everything in
+// the folder of the test.
+func hostTraces(name, work string) string {
+	var b strings.Builder
+	for _, pattern := range []string{"/run/sharness/%s-*", "/sys/fs/cgroup/sharness/%s-*", "/sys/fs/cgroup/*/sharness/%s-*",
+		"/var/lib/sharness/quarantine/%s-*", "/var/lib/sharness/%s", "/var/log/sharness/%s.jsonl"} {
+		found, _ := filepath.Glob(fmt.Sprintf(pattern, name)) // the pattern is well-formed
+		for _, path := range found {
+			fi, err := os.Lstat(path)
+			if err == nil {
+				fmt.Fprintf(&b, "%s %d\n", path, fi.Size())
+			}
+		}
+	}
+	if ids, err := os.ReadFile(idRegistry); err == nil {
+		for line := range strings.Lines(string(ids)) {
+			if strings.HasSuffix(line, " "+name+"\n") {
+				b.WriteString(line)
+			}
+		}
+	}
+	_ = filepath.WalkDir(work, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil
+		}
+		if fi, err := d.Info(); err == nil {
+			st := fi.Sys().(*syscall.Stat_t)
+			fmt.Fprintf(&b, "%s %v %d:%d %d %v\n", path, fi.Mode(), st.Uid, st.Gid, fi.Size(), fi.ModTime())
+			// The lock of a workspace.
+			if lock, err := os.Lstat(fmt.Sprintf("/run/sharness/locks/%x-%x", st.Dev, st.Ino)); err == nil {
+				fmt.Fprintf(&b, "lock of %s %v\n", path, lock.ModTime())
+			}
+		}
+		return nil
+	})
+	return b.String()
+}
+
+// onlyIn lists the lines that only the first of two texts has.
+func onlyIn(a, b string) string {
+	var out strings.Builder
+	for line := range strings.Lines(a) {
+		if !strings.Contains(b, line) {
+			out.WriteString("\t" + line)
+		}
+	}
+	return out.String()
+}
