@@ -274,6 +274,34 @@ func TestUserPathEndsWithTheUsersFolders(t *testing.T) {
 	}
 }
 
+func TestLibraryAddsWhatAnObjectNeedsBeyondItsProgram(t *testing.T) {
+	dir := folder(t)
+	compile(t, libF, "-shared", "-o", dir+"/libf.so")
+	compile(t, "int f(void); int g(void){return f();}", "-shared", "-o", dir+"/libg.so", "-L"+dir, "-lf", "-Wl,-rpath,$ORIGIN")
+	program, static := dir+"/program", dir+"/static"
+	compile(t, emptyMain, "-o", program)
+	compile(t, emptyMain, "-static", "-o", static)
+	files, err := Options{}.Library(dir+"/libg.so", program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := libraries(&Closure{Libraries: files}), []string{dir + "/libf.so", dir + "/libg.so"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v: libc is the program's already", got, want)
+	}
+	if err := os.Remove(dir + "/libf.so"); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ library, program, want string }{
+		{dir + "/libg.so", program, "libg.so needs libf.so, which is nowhere that"},
+		{dir + "/libg.so", static, "static is static and loads no libraries"},
+		{dir + "/gone.so", program, "program needs " + dir + "/gone.so, which is nowhere that"},
+	} {
+		if _, err := (Options{}).Library(c.library, c.program); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %s", c.library, err, c.want)
+		}
+	}
+}
+
 func TestNativeFindsTheProgramOfAPackage(t *testing.T) {
 	dir := folder(t)
 	script := write(t, dir+"/pkg/bin/tool.js", "#!/bin/sh\n", 0o755)
