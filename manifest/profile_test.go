@@ -51,12 +51,12 @@ func TestProfileRefuses(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		"exec: [{path: /a, sha256: " + hashA + ", role: program}]": "p:1:7: exec: found a key that the host fills in, expected a profile without it",
-		"native: [/usr/bin/x]":                               `p:1:10: native[0]: found "/usr/bin/x", expected a pattern relative to the folder of the command`,
-		"reed: [/usr]":                                       `p:1:1: found the unknown key "reed", expected one of native, embedded, version, name,`,
-		"embedded: [{soname: '', path: x, env: X}]":          "p:1:21: embedded[0].soname: found nothing, expected the name of a library",
-		"embedded: [{soname: x, path: '{{cpu}}', env: X}]":   `p:1:30: embedded[0].path: found "{{cpu}}", expected one of {{arch}}`,
-		"embedded: [{soname: x, path: ../{{arch}}, env: X}]": `p:1:30: embedded[0].path: found "../`,
-		"embedded: [{soname: x, path: x, env: X=}]":          `p:1:38: embedded[0].env: found "X=", expected the name of a variable`,
+		"native: [/usr/bin/x]":                                 `p:1:10: native[0]: found "/usr/bin/x", expected a pattern relative to the folder of the command`,
+		"reed: [/usr]":                                         `p:1:1: found the unknown key "reed", expected one of native, embedded, version, name,`,
+		"embedded: [{soname: '', path: x, env: X}]":            "p:1:21: embedded[0].soname: found nothing, expected the name of a library",
+		"embedded: [{soname: x, path: '{{cpu}}', env: X}]":     `p:1:30: embedded[0].path: found "{{cpu}}", expected one of {{arch}}`,
+		"embedded: [{soname: x, path: '../{{arch}}', env: X}]": `p:1:30: embedded[0].path: found "../`,
+		"embedded: [{soname: x, path: x, env: X=}]":            `p:1:38: embedded[0].env: found "X=", expected the name of a variable`,
 	} {
 		if _, err := ParseFragment("p", []byte(text)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s:\ngot  %v\nwant %s", text, err, want)

@@ -18,7 +18,7 @@ func newManifestPinCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "pin -m FILE PATH…",
 		Short:   "Accept pinned files as they are now",
-		Long:    "Writes the present hash of each PATH into the manifest, and adds what a changed program has come to need.\nPATH must be pinned already.",
+		Long:    "Writes the present hash of each PATH into the manifest, and adds what a changed program has come to need.\nLibraries that manifest new took out of the program are taken out of it anew. PATH must be pinned already.",
 		Example: "  sudo sharness manifest pin -m claude /usr/bin/claude",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all == (len(args) > 0) {
@@ -41,7 +41,17 @@ func newManifestPinCmd() *cobra.Command {
 					return err
 				}
 			}
-			return saveManifest(cmd, d, file, m)
+			warnings, err := unpackAgain(m, o, args)
+			if err != nil {
+				return refuse("%w", err)
+			}
+			if err := saveManifest(cmd, d, file, m); err != nil {
+				return err
+			}
+			for _, w := range warnings {
+				fmt.Fprintf(cmd.OutOrStdout(), "warning: %s\n", w)
+			}
+			return nil
 		},
 	}
 	manifestFlag(cmd, &file)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/sharness/sharness/launcher/pin"
 	"github.com/sharness/sharness/manifest"
@@ -67,6 +68,17 @@ func (f *newFlags) run(cmd *cobra.Command, args []string) error {
 		return refuse("%w", err)
 	}
 	want := f.fill(profile, closure, args)
+	if f.state == "" && slices.Contains(ownNames, f.name) {
+		return refuse("%s: sharness keeps files of its own there; choose another --name or --state", want.State.Path)
+	}
+	// Said before anything is unpacked, and not only where the manifest takes its place.
+	if _, err := os.Lstat(file); err == nil && !f.force {
+		return taken(file)
+	}
+	warnings, err := unpack(want, profile.Embedded, options, closure.Program)
+	if err != nil {
+		return refuse("%w", err)
+	}
 	d, err := profile.Document(file, want)
 	if err != nil {
 		return refuse("%s: %w", file, err)
@@ -82,8 +94,13 @@ func (f *newFlags) run(cmd *cobra.Command, args []string) error {
 	out := cmd.OutOrStdout()
 	fmt.Fprintf(out, "wrote %s: profile %s, %s, %s, %s\n", file, want.Profile,
 		count(len(want.Exec), "program", "programs"), count(len(want.Libraries), "library", "libraries"), count(len(want.Route), "route", "routes"))
-	for _, w := range closure.Warnings {
+	for _, w := range append(closure.Warnings, warnings...) {
 		fmt.Fprintf(out, "warning: %s\n", w)
+	}
+	for _, route := range want.Route {
+		if _, err := os.Stat(route); errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(out, "notice: route %s: not on this host; sessions that start after it is installed have the client there\n", route)
+		}
 	}
 	next := "sudo sharness enforce"
 	if file != filepath.Join(manifestDir, filepath.Base(args[0])+".yaml") {
@@ -110,21 +127,35 @@ func (f *newFlags) fragment() (*manifest.Fragment, error) {
 	return manifest.Profile(f.profile)
 }
 
-// resolveNative pins the native program of a package whose command is a script, if the profile knows where it lies.
+// resolveNative pins the native program of a package whose command only starts it, if the profile knows where it lies.
+// The command is a script, or a text that is no program at all: what a package leaves there whose own scripts were to put
+// the program in its place and did not run.
 func resolveNative(o pin.Options, cmd string, native []string) (*pin.Closure, error) {
 	c, err := o.Resolve(cmd)
-	if err != nil || len(native) == 0 || !script(c) {
+	stub := errors.Is(err, syscall.ENOEXEC)
+	if len(native) == 0 || err != nil && !stub || err == nil && !script(c) {
 		return c, err
 	}
-	program, err := pin.Native(c.Program, native)
-	if err != nil {
-		return nil, err
+	found, lookErr := pin.LookPath(cmd, o.Path)
+	if lookErr != nil {
+		return nil, lookErr
 	}
-	if program == "" {
-		c.Warnings = append(c.Warnings, fmt.Sprintf("%s is a script, and no program lies where the profile expects the one it starts: the script is pinned", c.Program))
-		return c, nil
+	command, lookErr := filepath.EvalSymlinks(found)
+	if lookErr != nil {
+		return nil, lookErr
 	}
-	return o.Resolve(program)
+	program, lookErr := pin.Native(command, native)
+	if lookErr != nil {
+		return nil, lookErr
+	}
+	switch {
+	case program != "":
+		return o.Resolve(program)
+	case stub:
+		return nil, fmt.Errorf("%w, and no program lies where the profile expects the one that belongs there", err)
+	}
+	c.Warnings = append(c.Warnings, fmt.Sprintf("%s is a script, and no program lies where the profile expects the one it starts: the script is pinned", c.Program))
+	return c, nil
 }
 
 func script(c *pin.Closure) bool {
@@ -220,12 +251,16 @@ func (f *newFlags) write(file string, data []byte) error {
 	}
 	err := place(file, data)
 	if errors.Is(err, fs.ErrExist) {
-		return refuse("%s is there already: change it with sharness manifest pin or allow, or replace it with --force", file)
+		return taken(file)
 	}
 	if err != nil {
 		return &exitError{125, err}
 	}
 	return nil
+}
+
+func taken(file string) error {
+	return refuse("%s is there already: change it with sharness manifest pin or allow, or replace it with --force", file)
 }
 
 // userPath is where commands are looked up: in the list given, else in PATH and then where the person who called sudo
