@@ -58,7 +58,7 @@ func readBeneath(dir *os.File, rel string) string {
 	return string(data)
 }
 
-// changes lists the lines that are new and those that are gone, file by file, safe for a terminal.
+// changes lists what is new and what is gone, file by file, safe for a terminal: keys of JSON objects, lines of the rest.
 func (f *stateFiles) changes(s *Session) []string {
 	var out []string
 	for _, rel := range slices.Sorted(maps.Keys(f.content)) {
@@ -68,7 +68,10 @@ func (f *stateFiles) changes(s *Session) []string {
 			continue
 		}
 		out = append(out, fmt.Sprintf("%s/%s changed during the session:", s.State.Name(), rel))
-		lines := lineDiff(old, now)
+		lines, ok := jsonDiff(old, now)
+		if !ok {
+			lines = lineDiff(old, now)
+		}
 		if len(lines) > maxShown {
 			lines = append(lines[:maxShown], fmt.Sprintf("  … and %d more lines", len(lines)-maxShown))
 		}
