@@ -42,6 +42,9 @@ func (r *run) attend(plan *stage.Plan, v *view) (int, error) {
 	}
 	streams.Started()
 	r.orchestrator.Store(dom)
+	if r.failure() != nil { // fail came before there was something to end
+		dom.kill()
+	}
 	for _, i := range r.replaced.since(mark) {
 		r.protectAgain(dom, i)
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/sharness/sharness/bashserver"
@@ -48,7 +49,7 @@ type run struct {
 	s  *Session
 	sp *spawner
 
-	opened  []sink.Opened // until sharness-agent has them
+	opened  []sink.Opened // a sharness-agent that is started again needs them
 	parent  *cgroup       // of the session, holds the others
 	group   *cgroup       // of the orchestrator
 	sink    *sinkProcess
@@ -65,6 +66,10 @@ type run struct {
 
 	orchestrator atomic.Pointer[domain] // nil while there is none
 	replaced     replacements
+
+	failed  chan struct{} // closed when the session cannot go on
+	failing sync.Once
+	why     error // set before failed is closed
 }
 
 // Enforce runs the manifest's command in its domain and returns its exit status (128+n for signal n). A *Refused error
@@ -78,7 +83,8 @@ func Enforce(o Options) (status int, err error) {
 	if err := r.startServices(true); err != nil {
 		return 0, err
 	}
-	return r.runOrchestrator()
+	status, err = r.runOrchestrator()
+	return status, errors.Join(err, r.failure())
 }
 
 // Serve offers the bash-server to root on this host, without an orchestrator, until stop is closed.
@@ -92,8 +98,11 @@ func Serve(o Options, stop <-chan struct{}) (err error) {
 		return err
 	}
 	o.Ready(r.s.socketPath())
-	<-stop
-	return nil
+	select {
+	case <-stop:
+	case <-r.failed:
+	}
+	return r.failure()
 }
 
 // open does what may refuse, and makes what a session needs of folders and groups.
@@ -102,7 +111,7 @@ func open(o Options, orchestrator bool) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &run{o: o, s: s}
+	r := &run{o: o, s: s, failed: make(chan struct{})}
 	if err := r.check(orchestrator); err != nil {
 		s.Close()
 		return nil, err
@@ -182,13 +191,12 @@ func (r *run) open() error {
 // them can be told.
 func (r *run) startServices(orchestrator bool) error {
 	var err error
-	if r.sink, err = startSink(r.sp, r.s, r.opened); err != nil {
+	if r.sink, err = startSink(r.sp, r.s, r.opened, r.unlogged); err != nil {
 		return err
 	}
-	r.closeSinks() // sharness-agent has its own descriptors of them now
 	r.events = r.sink.events
 	r.reportLayers()
-	if r.watcher, err = startWatcher(r.sp, r.s, r.events, r.sink.ends[feedWatch], r.onHint, r.onReplaced); err != nil {
+	if r.watcher, err = startWatcher(r.sp, r.s, r.events, r.sink.ends[feedWatch], r.onHint, r.onReplaced, r.fail); err != nil {
 		return err
 	}
 	r.set = r.watcher.set
@@ -245,7 +253,7 @@ func (r *run) startServer(orchestrator bool) error {
 			return err
 		}
 	}
-	r.bashd, err = keep("sharness-bashd", r.events, func() (*helperProcess, error) { return r.startBashd(config) })
+	r.bashd, err = keep("sharness-bashd", r.events, func() (*helperProcess, error) { return r.startBashd(config) }, r.closed)
 	if err != nil {
 		return err
 	}
@@ -344,7 +352,7 @@ func (r *run) startNetwork() error {
 	r.relay, err = keep("sharness-relay", r.events, func() (*helperProcess, error) {
 		return r.sp.startHelper(helperSpec{name: "sharness-relay", uid: uid, gid: uid, events: r.sink.ends[feedRelay], extra: listeners,
 			config: relay.Config{Session: r.s.ID, Endpoints: eps, LandlockABI: r.s.helperLandlockABI(), Seccomp: progs}})
-	})
+	}, r.closed)
 	return err
 }
 

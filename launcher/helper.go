@@ -123,12 +123,13 @@ func (p *helperProcess) finish(d time.Duration) {
 	p.kill()
 }
 
-// keeper starts a helper again when it dies. Enforcement does not depend on one: while it is away its service is, which
-// is the closed side.
+// keeper starts a helper again when it dies. While it is away its service is, which for most is the closed side; what
+// follows when it cannot be kept, lost decides.
 type keeper struct {
 	name   string
 	events *sink.Sender
 	start  func() (*helperProcess, error)
+	lost   func(error) // it died and is not started again
 
 	mu      sync.Mutex
 	current *helperProcess
@@ -139,12 +140,12 @@ type keeper struct {
 // A helper that dies this often in a minute is not started again.
 const maxRestarts = 5
 
-func keep(name string, events *sink.Sender, start func() (*helperProcess, error)) (*keeper, error) {
+func keep(name string, events *sink.Sender, start func() (*helperProcess, error), lost func(error)) (*keeper, error) {
 	p, err := start()
 	if err != nil {
 		return nil, err
 	}
-	k := &keeper{name: name, events: events, start: start, current: p, done: make(chan struct{})}
+	k := &keeper{name: name, events: events, start: start, lost: lost, current: p, done: make(chan struct{})}
 	go k.watch()
 	return k, nil
 }
@@ -181,28 +182,30 @@ func (k *keeper) watch() {
 		}
 		k.mu.Unlock()
 		if err != nil {
-			k.events.Send(event.Event{Type: event.LayerOpen, Layer: k.name, Detail: detail + "; " + err.Error() + "; its service stays closed"})
+			err = fmt.Errorf("%s; %w", detail, err)
+			k.events.Send(event.Event{Type: event.LayerOpen, Layer: k.name, Detail: err.Error()})
+			k.lost(err)
 			return
 		}
 		k.events.Send(event.Event{Type: event.LayerApplied, Layer: k.name, Detail: detail + "; started again"})
 	}
 }
 
-// stop ends the helper for good.
-func (k *keeper) stop() {
-	k.mu.Lock()
-	k.stopped = true
-	p := k.current
-	k.mu.Unlock()
-	p.kill()
-	<-k.done
-}
-
-// pid of the running helper.
-func (k *keeper) pid() int {
+// release starts nothing again from here on, and returns the process that runs, or was the last.
+func (k *keeper) release() *helperProcess {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.current.pid
+	k.stopped = true
+	return k.current
+}
+
+// stop ends the helper for good.
+func (k *keeper) stop() { k.finish(0) }
+
+// finish waits a while for the helper to end by itself, then ends it for good.
+func (k *keeper) finish(d time.Duration) {
+	k.release().finish(d)
+	<-k.done
 }
 
 func describe(ws syscall.WaitStatus) string {

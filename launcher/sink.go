@@ -1,9 +1,9 @@
 package launcher
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/sharness/sharness/event"
@@ -27,7 +27,10 @@ var feedNames = [feeds]string{"supervisor", "sharness-bashd", "sharness-relay", 
 type sinkProcess struct {
 	events *sink.Sender // the supervisor's own
 	ends   [feeds]*os.File
-	proc   *helperProcess
+	feeds  []sink.Feed // the receiving ends
+	opened []sink.Opened
+	keeper *keeper
+	starts uint64
 }
 
 // agentConfig is what cmd/sharness-agent reads.
@@ -64,39 +67,50 @@ func openSinks(s *Session, specs []sink.Spec) (opened []sink.Opened, err error) 
 	return opened, nil
 }
 
-// startSink starts sharness-agent with sinks that stay the caller's.
-func startSink(sp *spawner, s *Session, opened []sink.Opened) (*sinkProcess, error) {
-	k := &sinkProcess{}
-	var received []sink.Feed
-	defer func() {
-		for _, f := range received {
-			f.File.Close()
-		}
-	}()
+// startSink starts sharness-agent with sinks that stay the caller's, and starts it again when it dies: lost is told when
+// that does not help.
+func startSink(sp *spawner, s *Session, opened []sink.Opened, lost func(error)) (*sinkProcess, error) {
+	k := &sinkProcess{opened: opened}
 	for i := range feeds {
 		send, receive, err := sink.Pair()
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, k.closeFeeds())
 		}
 		k.ends[i] = send
-		received = append(received, sink.Feed{Name: feedNames[i], File: receive, Trusted: i == feedSupervisor})
+		k.feeds = append(k.feeds, sink.Feed{Name: feedNames[i], File: receive, Trusted: i == feedSupervisor})
 	}
-	config, files, err := sink.Arrange(s.ID, received, opened, nil)
+	k.events = sink.NewSender(k.ends[feedSupervisor], feedNames[feedSupervisor])
+	var err error
+	if k.keeper, err = keep("sharness-agent", k.events, func() (*helperProcess, error) { return k.start(sp, s) }, lost); err != nil {
+		return nil, errors.Join(err, k.closeFeeds())
+	}
+	return k, nil
+}
+
+// start starts one process. A second one goes on with what lies in the channels; what the first had taken and not yet
+// written is lost, and its numbers are not used again.
+func (k *sinkProcess) start(sp *spawner, s *Session) (*helperProcess, error) {
+	config, files, err := sink.Arrange(s.ID, k.feeds, k.opened, nil)
 	if err != nil {
 		return nil, err
 	}
+	config.After = k.starts << 32
 	progs, err := helperFilter(filter.Options{})
 	if err != nil {
 		return nil, err
 	}
 	uid := helperUID(s.UID, helperAgent)
-	k.proc, err = sp.startHelper(helperSpec{name: "sharness-agent", uid: uid, gid: uid, events: files[1], extra: files[3:],
+	p, err := sp.startHelper(helperSpec{name: "sharness-agent", uid: uid, gid: uid, events: files[1], extra: files[3:],
 		config: agentConfig{Config: config, Confine: confine.Drop{Landlock: s.helperLandlock(), Seccomp: progs}}})
 	if err != nil {
 		return nil, err
 	}
-	k.events = sink.NewSender(k.ends[feedSupervisor], feedNames[feedSupervisor])
-	return k, nil
+	if k.starts > 0 {
+		k.events.Send(event.Event{Type: event.EventsLost, Layer: "sharness-agent", Cause: "restart",
+			Detail: "sharness-agent ended and was started again; what it had taken and not yet written is lost"})
+	}
+	k.starts++
+	return p, nil
 }
 
 // logDir holds the default logs, a file per manifest. It is made when it is needed.
@@ -109,17 +123,21 @@ func DefaultSink(name string) sink.Spec {
 
 // finish closes the channels and lets the sink write what it holds.
 func (k *sinkProcess) finish() {
+	k.keeper.release() // it ends by itself now
 	k.events.Close()
 	for _, f := range k.ends[feedSupervisor+1:] {
 		f.Close()
 	}
-	k.proc.finish(5 * time.Second)
+	k.keeper.finish(5 * time.Second)
+	_ = k.closeFeeds()
 }
 
-// failed says how the sink ended, if it did not end well.
-func (k *sinkProcess) failed() string {
-	if k.proc.how.ExitStatus() == 0 && !k.proc.how.Signaled() {
-		return ""
+// closeFeeds lets go of the receiving ends. They stay open on our side before, so that no producer finds its channel
+// closed while sharness-agent is started again.
+func (k *sinkProcess) closeFeeds() error {
+	var errs []error
+	for _, f := range k.feeds {
+		errs = append(errs, f.File.Close())
 	}
-	return "sharness-agent ended: " + describe(syscall.WaitStatus(k.proc.how))
+	return errors.Join(errs...)
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/sharness/sharness/event"
@@ -20,85 +21,182 @@ import (
 // quarantineRoot holds what was taken out of workspaces, a folder per session.
 const quarantineRoot = "/var/lib/sharness/quarantine"
 
-// watcher is sharness-watch: it runs with the user's ids, finds what must be protected, and takes away what appears.
+// watcher is sharness-watch: it runs with the user's ids, finds what must be protected, and takes away what appears. It
+// is started again when it dies, with the set that the first one found.
 type watcher struct {
+	sp         *spawner
+	s          *Session
+	events     *sink.Sender
+	end        *os.File // of its own events
+	onHint     func(uint64)
+	onReplaced func(int)
+
 	set     *protect.Set
+	states  []string // of the files behind set.Existing, to see what was replaced while nobody looked
+	dir     string   // of the quarantine
+	started time.Time
+	keeper  *keeper
+
+	mu  sync.Mutex
+	now *watching
+}
+
+// watching is one process.
+type watching struct {
 	proc    *helperProcess
 	control *os.File
-	dir     string // of the quarantine
-	swept   chan protect.Record
+	ready   chan error
+	swept   chan protect.Record // closed when the process is gone
 }
 
 // watcherTime bounds the search of a workspace, and the sweep at the end.
 const watcherTime = 60 * time.Second
 
-func startWatcher(sp *spawner, s *Session, events *sink.Sender, end *os.File, onHint func(uint64), onReplaced func(int)) (*watcher, error) {
-	w := &watcher{dir: filepath.Join(quarantineRoot, s.ID), swept: make(chan protect.Record, 1)}
+// startWatcher returns when the set is known and watched. lost is told when the watcher cannot be kept.
+func startWatcher(sp *spawner, s *Session, events *sink.Sender, end *os.File, onHint func(uint64), onReplaced func(int), lost func(error)) (*watcher, error) {
+	w := &watcher{sp: sp, s: s, events: events, end: end, onHint: onHint, onReplaced: onReplaced,
+		dir: filepath.Join(quarantineRoot, s.ID), started: time.Now()}
 	if err := os.MkdirAll(quarantineRoot, 0o711); err != nil {
 		return nil, fmt.Errorf("quarantine: %w", err)
 	}
 	if err := errors.Join(os.Mkdir(w.dir, 0o700), os.Lchown(w.dir, s.User.UID, s.User.GID)); err != nil {
 		return nil, fmt.Errorf("quarantine: %w", err)
 	}
-	ok := false
-	defer func() {
-		if !ok {
-			w.stop()
-		}
-	}()
-	quarantine, err := os.Open(w.dir)
-	if err != nil {
-		return nil, fmt.Errorf("quarantine: %w", err)
-	}
-	defer quarantine.Close()
-	progs, err := helperFilter(filter.Options{Files: true, Change: true})
-	if err != nil {
-		return nil, err
-	}
-	root, err := openDir(s.Workspace)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	control, theirs, err := socketpair(unix.SOCK_SEQPACKET)
-	if err != nil {
-		return nil, err
-	}
-	defer theirs.Close()
-	w.control = control
-	setR, setW, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer setR.Close()
-	m := s.Manifest
-	w.proc, err = sp.startHelper(helperSpec{name: "sharness-watch", uid: s.User.UID, gid: s.User.GID, groups: s.User.Groups,
-		control: theirs, events: end, extra: []*os.File{root, setW, quarantine},
-		config: protect.Config{Root: s.Workspace.Name(), Home: s.User.Home, Protect: m.Workspace.Protect, Extra: m.Workspace.ProtectExtra,
-			Started: time.Now(), LandlockABI: s.helperLandlockABI(), Seccomp: progs}})
-	setW.Close()
-	theirs.Close()
-	if err != nil {
-		return nil, err
-	}
-	if err := w.readSet(setR, s.Workspace); err != nil {
+	var err error
+	if w.keeper, err = keep("sharness-watch", events, w.start, lost); err != nil {
+		w.stop()
 		return nil, err
 	}
 	for _, n := range w.set.Notes {
 		events.Send(event.Event{Type: event.LayerOpen, Door: "file-git", Layer: protect.Layer, Detail: n})
 	}
-	ready := make(chan error, 1)
-	go w.serve(ready, onHint, onReplaced)
+	return w, nil
+}
+
+// start starts one process and waits until it watches.
+func (w *watcher) start() (*helperProcess, error) {
+	quarantine, err := os.Open(w.dir)
+	if err != nil {
+		return nil, fmt.Errorf("quarantine: %w", err)
+	}
+	defer quarantine.Close()
+	root, err := openDir(w.s.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	config, err := w.config()
+	if err != nil {
+		return nil, err
+	}
+	control, theirs, err := socketpair(unix.SOCK_SEQPACKET)
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	setR, setW, err := os.Pipe()
+	if err != nil {
+		control.Close()
+		return nil, err
+	}
+	defer setR.Close()
+	u := w.s.User
+	proc, err := w.sp.startHelper(helperSpec{name: "sharness-watch", uid: u.UID, gid: u.GID, groups: u.Groups,
+		control: theirs, events: w.end, extra: []*os.File{root, setW, quarantine}, config: config})
+	setW.Close()
+	theirs.Close()
+	if err != nil {
+		control.Close()
+		return nil, err
+	}
+	p := &watching{proc: proc, control: control, ready: make(chan error, 1), swept: make(chan protect.Record, 1)}
+	if err := w.follow(p, setR); err != nil {
+		proc.kill()
+		control.Close()
+		return nil, err
+	}
+	return proc, nil
+}
+
+func (w *watcher) config() (protect.Config, error) {
+	progs, err := helperFilter(filter.Options{Files: true, Change: true})
+	if err != nil {
+		return protect.Config{}, err
+	}
+	m := w.s.Manifest
+	c := protect.Config{Root: w.s.Workspace.Name(), Home: w.s.User.Home, Protect: m.Workspace.Protect, Extra: m.Workspace.ProtectExtra,
+		Started: w.started, LandlockABI: w.s.helperLandlockABI(), Seccomp: progs}
+	if w.set == nil {
+		return c, nil
+	}
+	var known bytes.Buffer
+	err = w.set.Encode(&known)
+	c.Known = known.Bytes()
+	return c, err
+}
+
+// follow takes a process on: the first one says what it found, a later one is told.
+func (w *watcher) follow(p *watching, setR *os.File) error {
+	first := w.set == nil
+	if first {
+		if err := w.readSet(p, setR); err != nil {
+			return err
+		}
+	}
+	go w.serve(p)
 	select {
-	case err := <-ready:
+	case err := <-p.ready:
 		if err != nil {
-			return nil, err
+			return err
 		}
 	case <-time.After(watcherTime):
-		return nil, fmt.Errorf("protected paths: sharness-watch was not ready after %s", watcherTime)
+		return fmt.Errorf("protected paths: sharness-watch was not ready after %s", watcherTime)
 	}
-	ok = true
-	return w, nil
+	w.mu.Lock()
+	if w.now != nil {
+		w.now.control.Close()
+	}
+	w.now = p
+	w.mu.Unlock()
+	states, err := w.look()
+	if err != nil {
+		return err
+	}
+	if !first {
+		w.events.Send(event.Event{Type: event.LayerOpen, Door: "file-git", Layer: "sharness-watch",
+			Detail: "sharness-watch ended: protected names that appeared were not taken away until another one had started"})
+	}
+	for i := range w.states {
+		if states[i] != w.states[i] {
+			w.onReplaced(i)
+		}
+	}
+	w.states = states
+	return nil
+}
+
+// look tells the files behind set.Existing from others that took their names.
+func (w *watcher) look() ([]string, error) {
+	root, err := openDir(w.s.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	states := make([]string, len(w.set.Existing))
+	for i, e := range w.set.Existing {
+		// With O_PATH and O_NOFOLLOW a link at the end is opened itself (openat2(2)).
+		how := unix.OpenHow{Flags: unix.O_PATH | unix.O_NOFOLLOW | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS}
+		fd, err := unix.Openat2(int(root.Fd()), e.Rel, &how)
+		if err != nil {
+			continue // nothing is there: what comes next is told by its number
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err == nil {
+			states[i] = fmt.Sprint(st.Dev, st.Ino)
+		}
+		unix.Close(fd)
+	}
+	return states, nil
 }
 
 // openDir opens a folder for reading that is held by an O_PATH descriptor.
@@ -112,7 +210,8 @@ func openDir(at *os.File) (*os.File, error) {
 
 // readSet reads what the watcher found. It read the user's files; what it says is checked for shape (protect.Decode),
 // and against the tree, before a mount is made by it.
-func (w *watcher) readSet(r *os.File, workspace *os.File) error {
+func (w *watcher) readSet(p *watching, r *os.File) error {
+	workspace := w.s.Workspace
 	if err := r.SetReadDeadline(time.Now().Add(watcherTime)); err != nil {
 		return err
 	}
@@ -121,10 +220,11 @@ func (w *watcher) readSet(r *os.File, workspace *os.File) error {
 		return fmt.Errorf("protected paths: %w", err)
 	}
 	if len(data) == 0 {
-		<-w.proc.ended
-		return refusef("protected paths of %s: sharness-watch ended (%s)%s", workspace.Name(), describe(w.proc.how), w.proc.words.suffix())
+		<-p.proc.ended
+		return refusef("protected paths of %s: sharness-watch ended (%s)%s", workspace.Name(), describe(p.proc.how), p.proc.words.suffix())
 	}
-	if w.set, err = protect.Decode(bytes.NewReader(data)); err != nil {
+	set, err := protect.Decode(bytes.NewReader(data))
+	if err != nil {
 		return err
 	}
 	root, err := openDir(workspace)
@@ -132,52 +232,80 @@ func (w *watcher) readSet(r *os.File, workspace *os.File) error {
 		return err
 	}
 	defer root.Close()
-	return protect.Verify(int(root.Fd()), w.set)
+	if err := protect.Verify(int(root.Fd()), set); err != nil {
+		return err
+	}
+	w.set = set
+	return nil
 }
 
-// serve reads the watcher's records until it is gone.
-func (w *watcher) serve(ready chan<- error, onHint func(uint64), onReplaced func(int)) {
+// serve reads the records of one process until it is gone.
+func (w *watcher) serve(p *watching) {
+	defer close(p.swept)
 	for {
-		rec, err := protect.Receive(w.control)
+		rec, err := protect.Receive(p.control)
 		if err != nil {
 			if errors.Is(err, io.EOF) {
-				err = fmt.Errorf("protected paths: sharness-watch ended early")
+				err = errors.New("protected paths: sharness-watch ended early")
+			} else {
+				_ = unix.Kill(p.proc.pid, unix.SIGKILL) // it breaks the protocol; its keeper starts another
 			}
 			select {
-			case ready <- err:
+			case p.ready <- err:
 			default:
 			}
-			close(w.swept)
 			return
 		}
 		switch rec.Type {
 		case protect.Ready:
-			ready <- nil
+			select {
+			case p.ready <- nil:
+			default:
+			}
 		case protect.Swept:
-			w.swept <- rec
+			select {
+			case p.swept <- rec:
+			default:
+			}
 		case protect.Hint:
-			onHint(rec.A)
+			w.onHint(rec.A)
 		case protect.Replaced:
 			if rec.A < uint64(len(w.set.Existing)) {
-				onReplaced(int(rec.A))
+				w.onReplaced(int(rec.A))
 			}
 		}
 	}
 }
 
-// finish sweeps once more, now that nothing of the session can make a protected name, and ends the watcher.
+var errWatcherGone = errors.New("protected paths: last sweep: sharness-watch is gone; look for protected names in the workspace yourself")
+
+// finish sweeps once more, now that nothing of the session can make a protected name, and ends the watcher. One that
+// dies over it gets one successor.
 func (w *watcher) finish() error {
 	defer w.stop()
-	if w.set == nil || w.proc == nil {
-		return nil
+	w.keeper.release()
+	err := w.sweep()
+	if !errors.Is(err, errWatcherGone) {
+		return err
 	}
-	if err := (protect.Record{Type: protect.Sweep}).Send(w.control); err != nil {
-		return fmt.Errorf("protected paths: last sweep: %w", err)
+	w.keeper.stop()
+	if _, err := w.start(); err != nil {
+		return errors.Join(errWatcherGone, err)
+	}
+	return w.sweep()
+}
+
+func (w *watcher) sweep() error {
+	w.mu.Lock()
+	p := w.now
+	w.mu.Unlock()
+	if err := (protect.Record{Type: protect.Sweep}).Send(p.control); err != nil {
+		return fmt.Errorf("%w: %w", errWatcherGone, err)
 	}
 	select {
-	case rec, ok := <-w.swept:
+	case rec, ok := <-p.swept:
 		if !ok {
-			return errors.New("protected paths: last sweep: sharness-watch is gone; look for protected names in the workspace yourself")
+			return errWatcherGone
 		}
 		if rec.C > 0 {
 			return fmt.Errorf("protected paths: %d names could not be taken away; the events say which", rec.C)
@@ -189,14 +317,18 @@ func (w *watcher) finish() error {
 }
 
 func (w *watcher) stop() {
-	if w.control != nil {
-		_ = unix.Shutdown(int(w.control.Fd()), unix.SHUT_RDWR)
+	if w.keeper != nil {
+		w.keeper.release()
 	}
-	if w.proc != nil {
-		w.proc.finish(2 * time.Second)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.now != nil {
+		_ = unix.Shutdown(int(w.now.control.Fd()), unix.SHUT_RDWR)
+		w.now.proc.finish(2 * time.Second)
+		w.now.control.Close()
 	}
-	if w.control != nil {
-		w.control.Close()
+	if w.keeper != nil {
+		w.keeper.stop()
 	}
 	os.Remove(w.dir) // stays when something lies in it
 }

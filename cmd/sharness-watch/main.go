@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -34,7 +35,7 @@ func main() {
 
 func run() error {
 	file := os.NewFile(configFD, "config")
-	cfg, err := protect.ReadConfig(io.NewSectionReader(file, 0, 1<<20)) // by offset: the position is shared with the writer
+	cfg, err := protect.ReadConfig(io.NewSectionReader(file, 0, protect.MaxConfigBytes)) // by offset: the position is shared with the writer
 	if err != nil {
 		return err
 	}
@@ -53,16 +54,28 @@ func run() error {
 		return err
 	}
 	root, out := os.NewFile(workspaceFD, "workspace"), os.NewFile(setFD, "set")
-	set, err := protect.Discover(root, cfg.Options())
+	set, err := protected(root, out, cfg)
 	if err != nil {
 		return err
 	}
-	if err := set.Encode(out); err != nil {
-		return fmt.Errorf("write the protected paths: %w", err)
-	}
-	out.Close()
 	w := protect.NewWatcher(root, os.NewFile(quarantineFD, "quarantine"), os.NewFile(controlFD, "control"), cfg, set, send())
 	return w.Run()
+}
+
+// protected is the set that is known already, or what is found now and told to the supervisor.
+func protected(root, out *os.File, cfg protect.Config) (*protect.Set, error) {
+	defer out.Close()
+	if cfg.Known != nil {
+		return protect.Decode(bytes.NewReader(cfg.Known))
+	}
+	set, err := protect.Discover(root, cfg.Options())
+	if err != nil {
+		return nil, err
+	}
+	if err := set.Encode(out); err != nil {
+		return nil, fmt.Errorf("write the protected paths: %w", err)
+	}
+	return set, nil
 }
 
 // send passes events on without waiting. What the sink was too slow for is counted and reported with the next one.

@@ -40,7 +40,7 @@ func New(c Config, fold event.FoldOptions) (*Collector, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	col := &Collector{config: c, folder: event.NewFolder(fold), beat: heartbeat}
+	col := &Collector{config: c, folder: event.NewFolder(fold), seq: c.After, beat: heartbeat}
 	for _, s := range c.Sources {
 		src, err := newSource(s)
 		if err != nil {

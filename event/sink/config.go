@@ -12,7 +12,8 @@ type Config struct {
 	Session string   `json:"session"`
 	Sources []Source `json:"sources"`
 	Sinks   []Target `json:"sinks"`
-	Control int      `json:"control"` // seqpacket socket of the supervisor; -1: none
+	Control int      `json:"control"`         // seqpacket socket of the supervisor; -1: none
+	After   uint64   `json:"after,omitempty"` // sequence numbers begin after it: a collector that replaces a dead one does not repeat numbers
 }
 
 // Source is the receiving end of one producer.

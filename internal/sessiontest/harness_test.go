@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/internal/kerneltest"
 	"github.com/sharness/sharness/launcher/pin"
@@ -27,6 +29,20 @@ const userID = 4321
 
 // name of every manifest here. One name takes one line of the uid registry, which outlives the tests.
 const name = "sessiontest"
+
+// TestMain makes runs of these tests take turns on one machine: the ids of one manifest are those of all its sessions,
+// and what one run has at work would be what another has left behind.
+func TestMain(m *testing.M) {
+	turn, err := os.Open("/var/tmp")
+	if err == nil {
+		err = unix.Flock(int(turn.Fd()), unix.LOCK_EX)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "wait for the turn:", err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
 
 // site is a workspace with what lies around it. base stays root's, so that a manifest may lie in it.
 type site struct {

@@ -241,6 +241,7 @@ func TestSessionGoesOnWhenAnyOtherProcessOfItIsKilled(t *testing.T) {
 				if code := x.cmd.ProcessState.ExitCode(); code != 143 {
 					t.Errorf("exit %d, want 143: the orchestrator's end by SIGTERM\n%s", code, x.stderr)
 				}
+				discardKept(id)
 				s.wantNoTrace(id, uid)
 				if v.comm == "sharness-agent" {
 					x.wantEvent("session.end", func(e event.Event) bool { return e.Type == event.SessionEnd })
@@ -316,9 +317,15 @@ func TestWatcherTakesAwayWhatAppearedWhileItWasDead(t *testing.T) {
 	if err != nil || len(list) != len(appeared) {
 		t.Errorf("quarantine: %v, %v; want %d", list, err, len(appeared))
 	}
+	discardKept(id)
+	s.wantNoTrace(id, uid)
+}
+
+// discardKept removes what was taken away in a session and kept for the user.
+func discardKept(id string) {
+	kept := filepath.Join("/var/lib/sharness/quarantine", id)
 	os.RemoveAll(kept)
 	os.Remove(filepath.Dir(kept))
-	s.wantNoTrace(id, uid)
 }
 
 // TestSessionEndsWhenItsWatcherCannotBeKept: names that appear would stay, so nothing may go on.

@@ -86,8 +86,7 @@ echo end`)
 		t.Errorf("%v: want what was taken away to be kept for the user", err)
 	}
 	wantUsers(t, kept)
-	os.RemoveAll(kept)
-	os.Remove(filepath.Dir(kept))
+	discardKept(id)
 	s.wantNoTrace(id, uid)
 	x.wantEvent("session.end", func(e event.Event) bool { return e.Type == event.SessionEnd })
 }

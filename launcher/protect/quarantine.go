@@ -60,6 +60,17 @@ func (q *quarantine) settle(until time.Time) {
 	}
 }
 
+// resume goes on with the names after those that an earlier watcher of the session used.
+func (q *quarantine) resume(dir *os.File) {
+	names, _ := dir.Readdirnames(-1) // one that cannot be read keeps nothing more: its names are taken
+	for _, name := range names {
+		var n int
+		if _, err := fmt.Sscanf(name, "%d-", &n); err == nil {
+			q.n = max(q.n, n+1)
+		}
+	}
+}
+
 // take moves name out of the directory dir; what it is does not matter, and nothing is followed. label says how it is
 // called in the quarantine. errNotKept: it is gone, without a copy. unix.ENOENT: somebody was faster.
 func (q *quarantine) take(dir int, name, hint string) (label string, err error) {

@@ -23,14 +23,21 @@ type Config struct {
 	Extra   []string         `json:"extra,omitempty"`
 	Started time.Time        `json:"started"` // what is older was there before the session
 
+	// Known is what the first watcher of the session found (Set.Encode); nil for that one. A watcher that replaces a dead
+	// one must not look anew: what appeared meanwhile would be taken for the user's own.
+	Known json.RawMessage `json:"known,omitempty"`
+
 	LandlockABI int      `json:"landlock_abi"` // what the plan chose
 	Seccomp     [][]byte `json:"seccomp"`      // filter.Compile of a helper
 }
 
+// MaxConfigBytes bounds an encoded configuration.
+const MaxConfigBytes = 1<<20 + MaxSetBytes
+
 // ReadConfig reads a configuration, strictly.
 func ReadConfig(r io.Reader) (Config, error) {
 	var c Config
-	dec := json.NewDecoder(io.LimitReader(r, 1<<20))
+	dec := json.NewDecoder(io.LimitReader(r, MaxConfigBytes))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&c); err != nil {
 		return c, fmt.Errorf("watcher configuration: %w", err)
@@ -72,6 +79,9 @@ func NewWatcher(root, quarantineDir, control *os.File, cfg Config, set *Set, emi
 		held:   [2]*os.File{root, quarantineDir},
 		absent: map[string]bool{}, above: map[string]bool{"": true}, existing: map[string]int{}, gitDirs: map[string]bool{},
 		repos: map[string]bool{}, times: map[string]uint64{}}
+	if cfg.Known != nil {
+		w.q.resume(quarantineDir)
+	}
 	for i, e := range set.Existing {
 		if e.Mode == ReadOnly {
 			w.existing[e.Rel] = i
