@@ -130,7 +130,8 @@ func changeDir(dir string, below []string) error {
 		return err
 	}
 	for _, b := range below {
-		if got == b || strings.HasPrefix(got, strings.TrimSuffix(b, "/")+"/") {
+		b = strings.TrimSuffix(b, "/")
+		if got == b || strings.HasPrefix(got, b+"/") {
 			return nil
 		}
 	}

@@ -58,6 +58,9 @@ func readPlan(fd int) (*Plan, error) {
 	if err := dec.Decode(&p); err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("plan: more than one document")
+	}
 	return &p, nil
 }
 

@@ -29,6 +29,11 @@ const (
 	TryCaps      Try = "caps"     // all five capability sets empty, no_new_privs set, seccomp on
 	TryConnect   Try = "connect"  // TCP to a port that no rule grants
 	TryMapExec   Try = "map-exec" // map Path executable, which is not pinned
+	TrySetID     Try = "set-id"   // chmod with a set-uid bit, which only the second filter refuses
+	TryMFDExec   Try = "mfd-exec" // find vm.memfd_noexec of this pid namespace below 2
+	TryNoexec    Try = "noexec"   // find the mount that Path is on executable
+	TryReadOnly  Try = "readonly" // find the mount that Path is on writable
+	TryNetNS     Try = "net-ns"   // find itself in the network namespace that Path names (net:[NUMBER]), the host's
 )
 
 // run makes the attempt and returns an error when it was not refused.
@@ -83,6 +88,17 @@ func (c Check) attempt() error {
 		return tryConnect()
 	case TryMapExec:
 		return tryMapExec(c.Path)
+	case TrySetID:
+		// No such descriptor: behind the filter the answer would be EBADF.
+		return refused(unix.Fchmod(-1, unix.S_ISUID|0o755), unix.EPERM)
+	case TryMFDExec:
+		return fileSays("/proc/sys/vm/memfd_noexec", "2")
+	case TryNoexec:
+		return mountHas(c.Path, unix.ST_NOEXEC)
+	case TryReadOnly:
+		return mountHas(c.Path, unix.ST_RDONLY)
+	case TryNetNS:
+		return tryNetNS(c.Path)
 	}
 	return fmt.Errorf("unknown attempt %q", c.Try)
 }
@@ -135,6 +151,42 @@ func tryMapExec(path string) error {
 		_ = unix.Munmap(m)
 	}
 	return refused(err, unix.EPERM, unix.EACCES)
+}
+
+// fileSays reads back a setting that cannot be tried.
+func fileSays(path, want string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	if got := strings.TrimSpace(string(data)); got != want {
+		return fmt.Errorf("it says %q, not %q", got, want)
+	}
+	return nil
+}
+
+// mountHas asks for a flag of the mount that path is on: where Landlock refuses too, an attempt would not tell whether
+// the mount holds (statfs(2)).
+func mountHas(path string, flag int64) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return fmt.Errorf("statfs: %w", err)
+	}
+	if st.Flags&flag == 0 {
+		return fmt.Errorf("mount flags %#x lack %#x", st.Flags, flag)
+	}
+	return nil
+}
+
+func tryNetNS(host string) error {
+	got, err := os.Readlink("/proc/self/ns/net")
+	if err != nil {
+		return fmt.Errorf("readlink: %w", err)
+	}
+	if got == host || !strings.HasPrefix(host, "net:[") {
+		return fmt.Errorf("the network namespace is %s", got)
+	}
+	return nil
 }
 
 // checkStatus reads what the kernel says of this process: it is the read-back of the drop.

@@ -87,7 +87,7 @@ func receiveOrder(fd int) (Message, error) {
 	}
 }
 
-// Receive reads one message; the descriptor that came with it, or -1, belongs to the caller. io.EOF says that the
+// Receive reads one message of pid 1; the descriptor that came with it, or -1, belongs to the caller. io.EOF says that the
 // other side is gone. A message that is not of the table is an error, its descriptors closed.
 func Receive(fd int) (Message, int, error) {
 	buf := make([]byte, messageHead+maxText)
@@ -118,7 +118,7 @@ func Receive(fd int) (Message, int, error) {
 			m.B = binary.LittleEndian.Uint32(buf[8:])
 			m.Text = string(buf[messageHead:n])
 		}
-		ok := n >= messageHead && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) == 0 &&
+		ok := n >= messageHead && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) == 0 && m.Type >= MsgError && m.Type <= MsgExited &&
 			(m.Type == MsgError || m.Text == "") && (m.Type == MsgTerminal) == (len(extra) == 1) && len(extra) <= 1
 		if ok && len(extra) == 1 {
 			passed = extra[0]
