@@ -28,12 +28,17 @@ const asServer = "SHARNESS_TEST_AS_SERVER"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asServer) != "" {
-		cfg, err := ReadConfig(os.NewFile(ConfigFD, "config"))
+		f := os.NewFile(ConfigFD, "config")
+		cfg, err := ReadConfig(f)
+		f.Close() // not left to the collector, which would close whatever has the number by then
 		if err == nil {
 			err = Serve(os.NewFile(ControlFD, "control"), os.NewFile(EventsFD, "events"), cfg)
 		}
-		fmt.Fprintln(os.Stderr, "server:", err)
-		os.Exit(1)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "server:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
 	}
 	dir, err := os.MkdirTemp("", "sb")
 	if err != nil {
@@ -53,7 +58,7 @@ func TestMain(m *testing.M) {
 
 // supervisor is our own supervisor reduced to its records: it runs a command without any sandbox.
 type supervisor struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string // the workspace; holds the socket too
 	sock   string
 	ctl    *wire.RecordConn
@@ -111,7 +116,7 @@ func ownProcess(s *supervisor, ctl, ev *os.File) {
 }
 
 // start makes a workspace, a server for it, and what the supervisor does for both.
-func start(t *testing.T, cfg Config, run func(*supervisor, *os.File, *os.File), opts ...func(*supervisor)) *supervisor {
+func start(t testing.TB, cfg Config, run func(*supervisor, *os.File, *os.File), opts ...func(*supervisor)) *supervisor {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "ws")
 	if err != nil {
@@ -143,7 +148,7 @@ func start(t *testing.T, cfg Config, run func(*supervisor, *os.File, *os.File), 
 	return s
 }
 
-func pairOf(t *testing.T, kind int) (*os.File, *os.File) {
+func pairOf(t testing.TB, kind int) (*os.File, *os.File) {
 	p, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -286,7 +291,7 @@ func (s *supervisor) run(r wire.Record, fds []int) {
 	}()
 }
 
-func openPTY(t *testing.T) (master int, slave *os.File) {
+func openPTY(t testing.TB) (master int, slave *os.File) {
 	master, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
