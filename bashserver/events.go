@@ -39,35 +39,3 @@ func (r *reporter) datagram(e event.Event) bool {
 	_, err = unix.SendmsgN(int(r.f.Fd()), b, nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
 	return err == nil
 }
-
-// maxLogged is how many bytes of a command line go into an event; escaped they may be six times longer.
-const maxLogged = 4 << 10
-
-// logged gives a command line as it may be written down: without secrets, and cut.
-func (s *Server) logged(argv []string) []string {
-	left := maxLogged
-	var out []string
-	for _, a := range argv {
-		b := appender(nil)
-		f := newFilter(&b, s.matcher)
-		f.Write([]byte(a)) // whole: a cut could go through a secret
-		f.Close()
-		if len(b) > left {
-			return append(out, string(b[:left])+"…")
-		}
-		left -= len(b) + 1
-		out = append(out, string(b))
-		if left <= 0 {
-			break
-		}
-	}
-	return out
-}
-
-// appender is a writer into memory.
-type appender []byte
-
-func (a *appender) Write(b []byte) (int, error) {
-	*a = append(*a, b...)
-	return len(b), nil
-}

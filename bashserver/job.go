@@ -142,7 +142,8 @@ func (j *job) start(cmd wire.Command, execfn string) error {
 		}
 	}
 	j.target = &event.Target{Asked: cut(execfn), Resolved: cmd.Path, Source: "request"}
-	j.logged = map[string]any{"argv": j.c.s.logged(cmd.Argv), "cwd": cut(cmd.Cwd)}
+	// No argument is written down: tokens live there.
+	j.logged = map[string]any{"cwd": cut(cmd.Cwd), "args": len(cmd.Argv)}
 	return nil
 }
 
@@ -281,6 +282,14 @@ func (j *job) finish(r wire.Record) (wire.Frame, error) {
 	if j.limits&wire.LimitOutput != 0 {
 		j.note(fmt.Sprintf("output limit of %d bytes reached, the command was killed", j.c.s.cfg.OutputLimit))
 	}
+	for _, l := range []struct {
+		bit  uint64
+		hint wire.Hint
+	}{{wire.LimitPids, wire.HintPids}, {wire.LimitMemory, wire.HintMemory}, {wire.LimitTimeout, wire.HintTimeout}} {
+		if j.limits&l.bit != 0 {
+			j.note(hints[l.hint])
+		}
+	}
 	if j.tty != nil {
 		j.tty.restore()
 		j.tty = nil
@@ -297,6 +306,11 @@ func (j *job) finish(r wire.Record) (wire.Frame, error) {
 			rep.signal, rep.exitCode = int(r.B), 128+int(r.B)
 		}
 		rep.write(&sink{to: j.client[1], quit: j.c.quit})
+	}
+	if j.p.routed && r.A == uint64(wire.KindSignal) && j.limits != 0 {
+		// Agents run their hooks through a routed shell, and only status 2 blocks what a hook was asked about. One that
+		// was killed by a limit of ours has not judged.
+		return wire.ExitFrame(wire.KindStatus, statusNotRun), nil
 	}
 	return wire.ExitFrame(wire.Kind(r.A), uint32(r.B)), nil
 }

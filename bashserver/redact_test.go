@@ -177,3 +177,11 @@ func BenchmarkFilter(b *testing.B) {
 type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
+
+// appender is a writer into memory.
+type appender []byte
+
+func (a *appender) Write(b []byte) (int, error) {
+	*a = append(*a, b...)
+	return len(b), nil
+}
