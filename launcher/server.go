@@ -282,7 +282,7 @@ func (sv *server) run(rc *wire.RecordConn, rec wire.Record, number uint64, c *ru
 	}
 	defer sv.freeSlot(slot)
 	mark := sv.replaced.now()
-	dom, err := sv.start(uid, number, files)
+	dom, err := sv.start(uid, number, files, rec.B)
 	closeFiles(files)
 	if err != nil {
 		sv.events.Send(event.Event{Type: event.StartRefused, Command: &event.Command{ID: number}, Detail: "sandbox: " + err.Error()})
@@ -335,20 +335,20 @@ func (sv *server) freeSlot(slot int) {
 const stagePids = 24
 
 // start builds one sandbox.
-func (sv *server) start(uid int, number uint64, files []*os.File) (*domain, error) {
+func (sv *server) start(uid int, number uint64, files []*os.File, size uint64) (*domain, error) {
 	m := sv.s.Manifest
 	cg, err := newCgroup(sv.s.cgroupPath("command-"+strconv.FormatUint(number, 10)), cgroupLimits{pids: m.Sandbox.Pids + stagePids, memory: uint64(m.Sandbox.Memory)})
 	if err != nil {
 		return nil, err
 	}
-	dom, err := sv.startIn(cg, uid, files)
+	dom, err := sv.startIn(cg, uid, files, size)
 	if err != nil {
 		return nil, errors.Join(err, cg.kill(), cg.delete())
 	}
 	return dom, nil
 }
 
-func (sv *server) startIn(cg *cgroup, uid int, files []*os.File) (*domain, error) {
+func (sv *server) startIn(cg *cgroup, uid int, files []*os.File, size uint64) (*domain, error) {
 	v, err := sv.s.commandView(uid)
 	if err != nil {
 		return nil, err
@@ -360,6 +360,10 @@ func (sv *server) startIn(cg *cgroup, uid int, files []*os.File) (*domain, error
 	var std stdio
 	if p.Terminal = len(files) == 1; p.Terminal {
 		p.Front, std.terminal = true, [3]bool{true, true, true}
+		std.dress = func(master int) error {
+			// Rows and columns of the client's terminal; a command may ask for them at once.
+			return unix.IoctlSetWinsize(master, unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(size), Col: uint16(size >> 16)})
+		}
 	} else {
 		copy(std.files[:], files[1:])
 	}

@@ -33,7 +33,7 @@ var makeSockets = []string{"connect", "bind", "listen"}
 
 // terminalRequests are the ioctls that the bash-server makes on a client's descriptors.
 var terminalRequests = []uint64{
-	unix.TCGETS, unix.TCSETS, unix.TCSETSW, unix.TCSETSF, unix.TIOCGWINSZ, unix.TIOCSWINSZ, unix.TIOCINQ,
+	unix.TCGETS, unix.TCSETS, unix.TCSETSW, unix.TCSETSF, unix.TCFLSH, unix.TIOCGWINSZ, unix.TIOCSWINSZ, unix.TIOCINQ,
 }
 
 // socketOptions are those that package net sets by itself, and what a server of unix sockets asks for. No fast open: it
