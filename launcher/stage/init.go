@@ -25,6 +25,11 @@ func Init() int {
 	if err != nil {
 		return fail(err)
 	}
+	// Whoever started the supervisor may have left it a descriptor without close-on-exec: pid 1 would keep it. The
+	// host's /proc still shows this process here.
+	if err := confine.CloseAbove(plan.descriptors()...); err != nil {
+		return fail(err)
+	}
 	child, terminal, err := start(plan)
 	if err != nil {
 		return fail(err)
@@ -62,6 +67,17 @@ func readPlan(fd int) (*Plan, error) {
 		return nil, errors.New("plan: more than one document")
 	}
 	return &p, nil
+}
+
+// descriptors are all that the plan names.
+func (p *Plan) descriptors() []int {
+	fds := append([]int{StatusFD, p.Request}, p.Stdio[:]...)
+	for _, m := range p.Mounts {
+		if m.Fstype == "" && m.Bind == "" {
+			fds = append(fds, m.FD)
+		}
+	}
+	return fds
 }
 
 // start takes the steps that need privilege, in the only safe order. It returns Enter, which waits to be released, and
@@ -205,8 +221,12 @@ func startEnter(p *Plan, stdio [3]*os.File) (*entering, error) {
 	}
 	attr := &syscall.ProcAttr{Files: files, Env: []string{}, Sys: &syscall.SysProcAttr{Setpgid: true}}
 	if p.Terminal && p.Front {
+		on := slices.Index(p.Stdio[:], StdioTerminal)
+		if on < 0 {
+			return nil, errors.New("start second stage: in front of a terminal that none of its streams is")
+		}
 		attr.Sys.Foreground = true
-		attr.Sys.Ctty = int(stdio[slices.Index(p.Stdio[:], StdioTerminal)].Fd())
+		attr.Sys.Ctty = int(stdio[on].Fd())
 	}
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{"sharness-init", "enter"}, attr)
 	if err != nil {

@@ -209,7 +209,7 @@ func FuzzReceive(f *testing.F) {
 			pass = append(pass, int(w.Fd()))
 		}
 		if len(data) > 1<<16 || len(data) == 0 && len(pass) == 0 {
-			t.Skip("not a datagram that a sender can make")
+			return // no datagram that a sender can make
 		}
 		send(t, theirs, data, pass...)
 		w.Close()
