@@ -151,6 +151,38 @@ func TestNothingOfASessionLivesTwoSecondsAfterItsSupervisor(t *testing.T) {
 	t.Logf("gone after %v", times)
 }
 
+// TestNothingIsLeftOfASupervisorThatDiesInItsStartOrItsEnd does not know the session's name: it may have none yet.
+func TestNothingIsLeftOfASupervisorThatDiesInItsStartOrItsEnd(t *testing.T) {
+	s := newSite(t, nil)
+	s.user("git init -q .", "")
+	first, _ := s.enforce("echo begun")
+	_, uid := first.id()
+	for i := range 4 * rounds {
+		x := s.sharness("enforce", "--", "bash", "-c", "echo up >> up; /run/sharness/bin/sharness-bash -c 'sleep 5'")
+		ups := s.lines("up")
+		x.start()
+		if i%2 == 1 {
+			x.wantMore("up", ups)
+			_ = unix.Kill(x.cmd.Process.Pid, unix.SIGTERM)
+			time.Sleep(rand.N(60 * time.Millisecond))
+		} else {
+			time.Sleep(rand.N(250 * time.Millisecond))
+		}
+		kill(t, x.cmd.Process.Pid)
+		s.wantGone("", uid, 2*time.Second)
+		x.wait(time.Second)
+		if out, err := exec.Command(program(t, "sharness"), "gc").CombinedOutput(); err != nil {
+			t.Errorf("sharness gc: %v\n%s", err, out)
+		}
+		for _, pattern := range []string{"/run/sharness/", "/var/lib/sharness/quarantine/", "/sys/fs/cgroup/*/sharness/", "/sys/fs/cgroup/sharness/"} {
+			if left, _ := filepath.Glob(pattern + name + "-*"); len(left) > 0 {
+				t.Errorf("left after gc: %v", left)
+			}
+		}
+		wantUsers(t, s.workspace)
+	}
+}
+
 func TestNextStartRemovesWhatADeadSupervisorLeft(t *testing.T) {
 	s, x, id, uid := underLoad(t)
 	kill(t, x.cmd.Process.Pid)
