@@ -15,14 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The descriptors that helper processes of ours start with; what a helper needs besides follows from helperFirstFD.
-const (
-	helperControlFD = 3
-	helperEventsFD  = 4
-	helperConfigFD  = 5
-	helperFirstFD   = 6
-)
-
 // helperSpec is how one helper process is started. It has ids of its own, no group, no capability, no environment, and
 // dies with the supervisor.
 type helperSpec struct {
@@ -74,6 +66,7 @@ func (sp *spawner) startHelper(h helperSpec) (*helperProcess, error) {
 		}
 		return f.Fd()
 	}
+	// The programs know these numbers: 3 control, 4 events, 5 configuration, then what a helper needs besides.
 	files := []uintptr{null.Fd(), null.Fd(), w.Fd(), or(h.control), or(h.events), uintptr(config)}
 	for _, f := range h.extra {
 		files = append(files, f.Fd())

@@ -17,20 +17,20 @@ type spawner struct {
 }
 
 func newSpawner() *spawner {
-	s := &spawner{work: make(chan func())}
+	sp := &spawner{work: make(chan func())}
 	go func() {
 		runtime.LockOSThread()
-		for fn := range s.work {
+		for fn := range sp.work {
 			fn()
 		}
 	}()
-	return s
+	return sp
 }
 
 // do runs fn on the spawner's thread.
-func (s *spawner) do(fn func() error) error {
+func (sp *spawner) do(fn func() error) error {
 	done := make(chan error, 1)
-	s.work <- func() { done <- fn() }
+	sp.work <- func() { done <- fn() }
 	return <-done
 }
 
