@@ -99,9 +99,46 @@ func (s *Session) shareState(v *view, ns *os.File) error {
 		}
 		v.mounts = append(v.mounts, stage.Mount{Target: path, Fstype: "tmpfs", Data: "mode=0555,size=4k,nr_inodes=2", Set: attrSystem})
 	}
+	if s.State != nil {
+		if err := s.protectShared(v); err != nil {
+			return err
+		}
+	}
 	for _, rel := range s.Manifest.Sandbox.Freeze {
 		if err := s.freeze(v, rel); err != nil {
 			return err
+		}
+	}
+	return nil
+}
+
+// protectShared makes what state.protect names read-only where a share shows it, and its parents mount points, as in the
+// orchestrator's view.
+func (s *Session) protectShared(v *view) error {
+	shown := func(path string) bool {
+		return slices.ContainsFunc(v.mounts, func(m stage.Mount) bool { return m.FD > 0 && path != m.Target && below(path, m.Target) })
+	}
+	parents, err := s.protectedParents()
+	if err != nil {
+		return err
+	}
+	for _, dir := range parents {
+		if shown(dir) {
+			v.bind(dir, 0, false)
+		}
+	}
+	for _, rel := range s.Manifest.State.Protect {
+		path, err := s.statePath(rel)
+		if err != nil {
+			return err
+		}
+		fi, err := s.protectedState(rel)
+		if err != nil {
+			return err
+		}
+		// A share may be the very file or folder.
+		if shown(path) || slices.ContainsFunc(v.mounts, func(m stage.Mount) bool { return m.Target == path }) {
+			v.bind(path, unix.MOUNT_ATTR_RDONLY, !fi.IsDir())
 		}
 	}
 	return nil

@@ -104,8 +104,12 @@ func (s *Session) addOwnFolders(v *view) error {
 // addShares gives the folders of the state that commands see too their own attributes: links that a command planted in
 // them are not followed. What is hidden from commands is where the orchestrator may make its sockets.
 func (s *Session) addShares(v *view) error {
-	if err := s.addProtectedParents(v); err != nil {
+	parents, err := s.protectedParents()
+	if err != nil {
 		return err
+	}
+	for _, dir := range parents {
+		v.bind(dir, 0, false)
 	}
 	for _, rel := range s.Manifest.Sandbox.Share {
 		path, err := s.statePath(rel)
@@ -135,24 +139,21 @@ func (s *Session) addShares(v *view) error {
 	return nil
 }
 
-// addProtectedParents makes mount points of the folders above what state.protect names: they cannot be renamed away then,
-// with others put in their place. The outer ones come first, and all of them before what is bound below.
-func (s *Session) addProtectedParents(v *view) error {
+// protectedParents are the folders above what state.protect names. As mount points they cannot be renamed away, with
+// others put in their place. The outer ones come first, and all of them are bound before what lies below.
+func (s *Session) protectedParents() ([]string, error) {
 	var dirs []string
 	for _, rel := range s.Manifest.State.Protect {
 		path, err := s.statePath(rel)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for dir := filepath.Dir(path); dir != s.State.Name(); dir = filepath.Dir(dir) {
 			dirs = append(dirs, dir)
 		}
 	}
 	slices.Sort(dirs)
-	for _, dir := range slices.Compact(dirs) {
-		v.bind(dir, 0, false)
-	}
-	return nil
+	return slices.Compact(dirs), nil
 }
 
 // protectedState looks at an entry of state.protect.

@@ -363,6 +363,11 @@ func (s *Session) checkOwners(path string) error {
 	if s.Manifest.State != nil {
 		trees = append(trees, s.Manifest.State.Path)
 	}
+	if s.Manifest.State != nil {
+		if err := checkParents(s.Manifest.State.Path); err != nil {
+			return err
+		}
+	}
 	if err := pin.CheckManifest(path, trees...); err != nil {
 		return refusef("manifest %w", err)
 	}
@@ -470,6 +475,26 @@ func openState(st *manifest.State, u User, expand func(string) (string, error)) 
 		return nil, fmt.Errorf("state %s: %w", st.Path, err)
 	}
 	return f, nil
+}
+
+// checkParents refuses a state folder below one that anybody but root can change: root makes folders on this path, and
+// must not be led elsewhere.
+func checkParents(path string) error {
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		fi, err := os.Lstat(dir)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+		case err != nil:
+			return refusef("state: %w", err)
+		case !fi.IsDir():
+			return refusef("state %s: %s is not a folder; give the path without links", path, dir)
+		case fi.Sys().(*syscall.Stat_t).Uid != 0 || fi.Mode().Perm()&0o022 != 0 && fi.Mode()&os.ModeSticky == 0:
+			return refusef("state %s: %s can be changed by others than root; give another with state.path, such as /var/lib/sharness/NAME", path, dir)
+		}
+		if dir == "/" {
+			return nil
+		}
+	}
 }
 
 func stateOwner(fi os.FileInfo, path string, u User) error {

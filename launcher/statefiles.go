@@ -20,7 +20,8 @@ type stateFiles struct {
 // Bounds of what is compared and shown.
 const (
 	maxStateFile = 1 << 20
-	maxShown     = 40
+	maxShown     = 12
+	maxLine      = 160
 )
 
 func readState(s *Session) *stateFiles {
@@ -58,7 +59,8 @@ func readBeneath(dir *os.File, rel string) string {
 	return string(data)
 }
 
-// changes lists what is new and what is gone, file by file, safe for a terminal: keys of JSON objects, lines of the rest.
+// changes lists the lines that are new and those that are gone, file by file, safe for a terminal. It does not look into
+// them: this runs as root, and the orchestrator wrote the file.
 func (f *stateFiles) changes(s *Session) []string {
 	var out []string
 	for _, rel := range slices.Sorted(maps.Keys(f.content)) {
@@ -68,10 +70,7 @@ func (f *stateFiles) changes(s *Session) []string {
 			continue
 		}
 		out = append(out, fmt.Sprintf("%s/%s changed during the session:", s.State.Name(), rel))
-		lines, ok := jsonDiff(old, now)
-		if !ok {
-			lines = lineDiff(old, now)
-		}
+		lines := lineDiff(old, now)
 		if len(lines) > maxShown {
 			lines = append(lines[:maxShown], fmt.Sprintf("  … and %d more lines", len(lines)-maxShown))
 		}
@@ -89,15 +88,23 @@ func lineDiff(a, b string) []string {
 	var added []string
 	for line := range strings.SplitSeq(b, "\n") {
 		if count[line]--; count[line] < 0 {
-			added = append(added, "  + "+event.Escape(line))
+			added = append(added, "  + "+event.Escape(shorten(line)))
 		}
 	}
 	var out []string
 	for line := range strings.SplitSeq(a, "\n") {
 		if count[line] > 0 {
 			count[line]--
-			out = append(out, "  - "+event.Escape(line))
+			out = append(out, "  - "+event.Escape(shorten(line)))
 		}
 	}
 	return append(out, added...)
+}
+
+// shorten cuts a line that is too long to be looked at.
+func shorten(line string) string {
+	if len(line) <= maxLine {
+		return line
+	}
+	return line[:maxLine] + "…"
 }
