@@ -325,7 +325,7 @@ func TestTargetCannotReachPidOne(t *testing.T) {
 	for f in environ auxv maps; do head -c 1 /proc/$pid/$f >/dev/null 2>&1; echo $pid $f $?; done
 	for f in fd map_files; do ls /proc/$pid/$f >/dev/null 2>&1; echo $pid $f $?; done
 	for f in exe cwd root; do readlink /proc/$pid/$f >/dev/null 2>&1; echo $pid $f $?; done
-	: 2>/dev/null <>/proc/$pid/mem; echo $pid mem $?
+	(: </proc/$pid/mem) 2>/dev/null; echo $pid mem $?
 done`
 	w := mustWorld(t, "/usr/bin/bash", "-c", script)
 	tries := 0
