@@ -35,6 +35,10 @@ func (r *run) attend(plan *stage.Plan, v *view) (int, error) {
 	if layout.Pty() {
 		std.dress = streams.Dress
 	}
+	if err := r.signals.check(); err != nil {
+		v.close()
+		return 0, err
+	}
 	mark := r.replaced.now()
 	dom, err := r.sp.startDomain(plan, v, std, nil, r.group, r.netns)
 	if err != nil {
@@ -76,6 +80,7 @@ func (r *run) attend(plan *stage.Plan, v *view) (int, error) {
 			}
 		}
 	}()
+	r.signals.forward(dom.signal)
 	perr := proxy.Run(exited)
 	close(left)
 	dom.kill() // the proxy may have failed before the target's end

@@ -64,6 +64,7 @@ type run struct {
 	hosts   []hostEntry
 	before  *stateFiles
 
+	signals      *interrupts
 	orchestrator atomic.Pointer[domain] // nil while there is none
 	replaced     replacements
 
@@ -74,13 +75,24 @@ type run struct {
 
 // Enforce runs the manifest's command in its domain and returns its exit status (128+n for signal n). A *Refused error
 // means that nothing was started and nothing has changed.
-func Enforce(o Options) (status int, err error) {
+func Enforce(o Options) (int, error) {
+	signals := catchInterrupts()
+	defer signals.stop()
+	status, err := enforce(o, signals)
+	if in := new(interrupted); errors.As(err, &in) {
+		return 128 + int(in.sig), nil
+	}
+	return status, err
+}
+
+func enforce(o Options, signals *interrupts) (status int, err error) {
 	r, err := open(o, true)
 	if err != nil {
 		return 0, err
 	}
+	r.signals = signals
 	defer func() { err = errors.Join(err, r.close()) }()
-	if err := r.startServices(true); err != nil {
+	if err := errors.Join(signals.check(), r.startServices(true), signals.check()); err != nil {
 		return 0, err
 	}
 	status, err = r.runOrchestrator()
@@ -237,6 +249,7 @@ func (r *run) startServer(orchestrator bool) error {
 	}
 	r.server = &server{s: r.s, sp: r.sp, set: r.set, events: r.events, listen: listen, admit: admit, replaced: &r.replaced, again: r.protectAgain,
 		open: map[uint64]*wire.RecordConn{}, running: map[uint64]*runningCommand{}}
+	r.server.changed.L = &r.server.mu
 	r.serving.Store(r.server)
 	if r.s.Manifest.Sandbox.Network == manifest.NetworkSession {
 		if r.server.netns, _, err = newNetNS(nil); err != nil {
@@ -253,7 +266,10 @@ func (r *run) startServer(orchestrator bool) error {
 			return err
 		}
 	}
-	r.bashd, err = keep("sharness-bashd", r.events, func() (*helperProcess, error) { return r.startBashd(config) }, r.closed)
+	r.bashd, err = keep("sharness-bashd", r.events, func() (*helperProcess, error) { return r.startBashd(config) }, func(err error) {
+		r.server.refuse()
+		r.closed(err)
+	})
 	if err != nil {
 		return err
 	}
@@ -279,9 +295,7 @@ func (r *run) startBashd(config bashserver.Config) (*helperProcess, error) {
 		rc.Close()
 		return nil, err
 	}
-	r.server.mu.Lock()
-	r.server.bashd = rc
-	r.server.mu.Unlock()
+	r.server.serveBy(rc)
 	go func() {
 		// A bashd that breaks the protocol is ended; its keeper says so and starts another.
 		_ = r.server.control(rc)
