@@ -27,13 +27,16 @@ func (j *job) closing(r wire.Record, took time.Duration) uint64 {
 	}
 	for i, n := range counts {
 		if n > 0 {
+			name := j.c.s.cfg.Secrets[i].Name
 			j.c.s.events.send(event.Event{Type: event.SecretRedacted, Command: &event.Command{ID: j.number}, Count: n,
-				Data: map[string]any{"name": j.c.s.cfg.Secrets[i].Name}})
+				Detail: "the value of " + name + " was taken out of a command's output", Data: map[string]any{"name": name}})
 		}
 	}
 	limits := limitNames(j.limits)
 	for _, l := range limits {
-		j.c.s.events.send(event.Event{Type: event.LimitHit, Command: &event.Command{ID: j.number}, Data: map[string]any{"limit": l}})
+		// The sentence keeps one limit from being counted as a repetition of another.
+		j.c.s.events.send(event.Event{Type: event.LimitHit, Command: &event.Command{ID: j.number},
+			Detail: "a command met its limit: " + l, Data: map[string]any{"limit": l}})
 	}
 	e := &event.Command{ID: j.number, DurationMS: took.Milliseconds(), LimitsHit: limits, Redactions: sum}
 	if r.A == uint64(wire.KindSignal) {

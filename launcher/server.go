@@ -33,6 +33,7 @@ type server struct {
 	netns *os.File // of all commands, when the manifest says network: session
 
 	mu      sync.Mutex
+	changed sync.Cond        // of bashd and closed; its lock is mu
 	bashd   *wire.RecordConn // nil while it is being started again
 	nextID  uint64
 	nextCmd uint64
@@ -113,14 +114,37 @@ func (sv *server) welcome(fd int) {
 	}
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
-	if sv.bashd == nil || sv.closed {
-		return
+	for {
+		// Whoever comes while bashd is being started again waits, and so do those behind it.
+		for sv.bashd == nil && !sv.closed {
+			sv.changed.Wait()
+		}
+		if sv.closed {
+			return
+		}
+		sv.nextID++
+		if sv.bashd.Send(wire.Record{Type: wire.RecConn, ID: sv.nextID}, fd) == nil {
+			sv.open[sv.nextID] = sv.bashd
+			return
+		}
+		sv.bashd = nil // it is dying; its keeper starts another
 	}
-	sv.nextID++
-	if err := sv.bashd.Send(wire.Record{Type: wire.RecConn, ID: sv.nextID}, fd); err != nil {
-		return // bashd is dying; its keeper starts another
-	}
-	sv.open[sv.nextID] = sv.bashd
+}
+
+// serveBy makes a bashd that was just started the one that gets the connections.
+func (sv *server) serveBy(rc *wire.RecordConn) {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	sv.bashd = rc
+	sv.changed.Broadcast()
+}
+
+// refuse ends what waits and what comes from here on.
+func (sv *server) refuse() {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	sv.closed = true
+	sv.changed.Broadcast()
 }
 
 // peerOf asks the kernel who connected. The pidfd pins the process while its cgroup is looked up, so that the number
@@ -462,8 +486,8 @@ func (c *runningCommand) signal(sig int) {
 
 // close ends the server: no new connection, no command left.
 func (sv *server) close() {
+	sv.refuse()
 	sv.mu.Lock()
-	sv.closed = true
 	for _, c := range sv.running {
 		c.kill(wire.ReasonShutdown)
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -281,6 +282,46 @@ func TestSessionGoesOnWhenAnyOtherProcessOfItIsKilled(t *testing.T) {
 			}
 			t.Logf("the next command was done after %v", times)
 		})
+	}
+}
+
+func TestClientOfADeadServerExitsTwoAndTheNextOneWaits(t *testing.T) {
+	s := newSite(t, nil)
+	x := s.serve()
+	_, uid := x.id()
+	for range 3 {
+		pid := x.find("sharness-bashd", anyUID(0))
+		cmd := x.client(t.Context(), "", "-c", "echo begun >> begun; sleep 100")
+		n := x.lines("begun")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		x.wantMore("begun", n)
+		kill(t, pid)
+		begin := time.Now()
+		if cmd.Wait(); cmd.ProcessState.ExitCode() != 2 {
+			t.Errorf("client of the dead server: %v, want exit 2", cmd.ProcessState)
+		}
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Errorf("the client of the dead server ended after %s", took)
+		}
+		// Whoever comes while no server is there has to wait, not to fail: it cannot tell this from having no server at all.
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() {
+				if out, err := x.client(t.Context(), "", "-c", "echo served").CombinedOutput(); err != nil || string(out) != "served\n" {
+					t.Errorf("client %s after the server's death: %v, %q", time.Since(begin), err, out)
+				}
+			})
+			time.Sleep(time.Millisecond)
+		}
+		all.Wait()
+		for time.Since(begin) < 2*time.Second && len(commands(uid)) > 0 {
+			time.Sleep(5 * time.Millisecond)
+		}
+		if left := commands(uid); len(left) > 0 {
+			t.Errorf("its command is still there: %v", left)
+		}
 	}
 }
 
