@@ -2,9 +2,11 @@ package stage
 
 import (
 	"bytes"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -33,6 +35,7 @@ const (
 	TryMFDExec   Try = "mfd-exec" // find vm.memfd_noexec of this pid namespace below 2
 	TryNoexec    Try = "noexec"   // find the mount that Path is on executable
 	TryReadOnly  Try = "readonly" // find the mount that Path is on writable
+	TryFifo      Try = "fifo"     // make a FIFO in the folder Path, which only Landlock refuses
 	TryNetNS     Try = "net-ns"   // find itself in the network namespace that Path names (net:[NUMBER]), the host's
 )
 
@@ -97,6 +100,8 @@ func (c Check) attempt() error {
 		return mountHas(c.Path, unix.ST_NOEXEC)
 	case TryReadOnly:
 		return mountHas(c.Path, unix.ST_RDONLY)
+	case TryFifo:
+		return tryFifo(c.Path)
 	case TryNetNS:
 		return tryNetNS(c.Path)
 	}
@@ -176,6 +181,16 @@ func mountHas(path string, flag int64) error {
 		return fmt.Errorf("mount flags %#x lack %#x", st.Flags, flag)
 	}
 	return nil
+}
+
+// tryFifo takes a name that nobody can have put there: EEXIST would come before the answer looked for.
+func tryFifo(dir string) error {
+	path := filepath.Join(dir, ".sharness-probe-"+rand.Text())
+	err := unix.Mkfifo(path, 0o600)
+	if err == nil {
+		_ = os.Remove(path) // the start is refused anyway
+	}
+	return refused(err, unix.EACCES, unix.EROFS)
 }
 
 func tryNetNS(host string) error {

@@ -1,0 +1,237 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sharness/sharness/internal/kerneltest"
+	"github.com/sharness/sharness/launcher/pin"
+	"github.com/sharness/sharness/launcher/protect"
+	"github.com/sharness/sharness/launcher/stage"
+	"github.com/sharness/sharness/manifest"
+	"golang.org/x/sys/unix"
+)
+
+// layersUID is the id of the domains here and of the files they work on: an ordinary user whom no session is given.
+const layersUID = 1900099997
+
+// layersSite is a session of which only the parts are there that make plans, and what it works on.
+type layersSite struct {
+	t         *testing.T
+	s         *Session
+	sp        *spawner
+	base      string
+	ws, probe string
+	outside   *os.File // network namespace that stands for the host's
+	groups    int
+}
+
+// helpersBeside puts the programs of the stage beside the test binary, where Helper looks. The go command removes the
+// folder.
+var helpersBeside = sync.OnceValue(func() error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"sharness-init", "sharness-bash"} {
+		if err := copyProgram(name, filepath.Join(filepath.Dir(self), name)); err != nil {
+			return err
+		}
+	}
+	return nil
+})
+
+func copyProgram(name, to string) error {
+	data, err := os.ReadFile(filepath.Join("..", "bin", name))
+	if err != nil {
+		return fmt.Errorf("%w; run: make build", err)
+	}
+	return os.WriteFile(to, data, 0o755)
+}
+
+// newLayersSite makes the session around a build of the probe. The thread of the test moves into a network namespace of
+// its own: what a domain without one reaches is that, and not the machine's.
+func newLayersSite(t *testing.T, build string) *layersSite {
+	t.Helper()
+	kerneltest.RequireRoot(t)
+	kerneltest.RequireLandlock(t, 6)
+	kerneltest.RequireMemfdNoexec(t)
+	if err := helpersBeside(); err != nil {
+		t.Fatal(err)
+	}
+	// Not below /tmp or /var/tmp: a domain may write there, and a Landlock rule reaches what is mounted below.
+	base, err := os.MkdirTemp("/var/lib", "sharness-layers-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := &layersSite{t: t, base: base, ws: filepath.Join(base, "ws"), probe: filepath.Join(base, "probe"), sp: newSpawner()}
+	t.Cleanup(func() { os.RemoveAll(base) })
+	t.Cleanup(x.nothingLeft)
+	t.Cleanup(func() { close(x.sp.work) })
+	x.enterOutside()
+	if err := errors.Join(os.Chmod(base, 0o755), os.Mkdir(x.ws, 0o755), os.Chown(x.ws, layersUID, layersUID), os.Mkdir(filepath.Join(base, "run"), 0o755),
+		copyProgram(build, x.probe)); err != nil {
+		t.Fatal(err)
+	}
+	x.session()
+	return x
+}
+
+// nothingLeft looks for what is this site's own: other tests may run beside it.
+func (x *layersSite) nothingLeft() {
+	for _, where := range []struct{ glob, text string }{
+		{"/proc/[0-9]*/status", fmt.Sprintf("Uid:\t%d\t", layersUID)}, {"/proc/self/mountinfo", x.base}, {"/proc/[0-9]*/cgroup", x.group("")},
+	} {
+		paths, err := filepath.Glob(where.glob)
+		if err != nil {
+			x.t.Fatal(err)
+		}
+		for _, p := range paths {
+			if data, err := os.ReadFile(p); err == nil && strings.Contains(string(data), where.text) {
+				x.t.Errorf("left behind: %s", p)
+			}
+		}
+	}
+	for _, pattern := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
+		if groups, err := filepath.Glob(pattern + x.group("*")); err != nil || len(groups) > 0 {
+			x.t.Errorf("left behind: %v %v", groups, err)
+		}
+	}
+}
+
+// group stands beside the groups of sessions, whose garbage collection would take it for the leftover of a dead one.
+func (x *layersSite) group(n string) string {
+	return fmt.Sprintf("/sharness-layers-%d-%s", os.Getpid(), n)
+}
+
+// enterOutside locks the test to its thread, which ends with it.
+func (x *layersSite) enterOutside() {
+	x.t.Helper()
+	runtime.LockOSThread()
+	ns, _, err := makeNetNS(nil)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.outside = ns
+	x.t.Cleanup(func() { ns.Close() })
+}
+
+func (x *layersSite) session() {
+	x.t.Helper()
+	c, err := pin.Resolve(x.probe, "")
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	m := (&manifest.Manifest{Version: manifest.Version, Name: "layers", Command: []string{x.probe}, Exec: c.Exec, Libraries: c.Libraries, Read: []string{"/usr"},
+		Workspace: manifest.Workspace{Path: x.ws, Orchestrator: manifest.AccessWrite}, Limits: manifest.Limits{Tmp: 32 << 20}}).WithDefaults()
+	x.s = &Session{Manifest: m, ID: "layers", UID: layersUID, User: User{UID: layersUID, GID: layersUID}, Dir: filepath.Join(x.base, "run")}
+	if x.s.Workspace, err = openWorkspace(x.ws); err != nil {
+		x.t.Fatal(err)
+	}
+	x.t.Cleanup(func() {
+		x.s.Workspace.Close()
+		for _, ns := range x.s.idmaps.byUID {
+			ns.Close()
+		}
+	})
+	if err := x.s.prepare(nil); err != nil {
+		x.t.Fatal(err)
+	}
+	l, err := net.Listen("unix", x.s.socketPath())
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	x.t.Cleanup(func() { l.Close() })
+}
+
+// orchestrator is the plan that a session would run the probe with.
+func (x *layersSite) orchestrator(args ...string) (*stage.Plan, *view) {
+	x.t.Helper()
+	if err := x.s.pin(); err != nil {
+		x.t.Fatal(err)
+	}
+	v, err := x.s.orchestratorView(nil)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	argv := append([]string{x.probe}, args...)
+	return x.s.orchestratorPlan(v, &protect.Set{}, argv, []string{"PATH=/usr/bin:/bin", "HOME=" + x.ws}, x.ws), v
+}
+
+// command is the plan of a command, with its self-probe.
+func (x *layersSite) command(script string) (*stage.Plan, *view) {
+	x.t.Helper()
+	v, err := x.s.commandView(layersUID)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	p := x.s.commandPlan(v, &protect.Set{}, layersUID, true)
+	p.Path, p.Argv, p.Env, p.Cwd = viewBash, []string{"bash", "-c", script}, []string{"PATH=/usr/bin:/bin"}, x.ws
+	return p, v
+}
+
+// start runs a plan to its end and returns what the target printed. netns nil is one of its own.
+func (x *layersSite) start(p *stage.Plan, v *view, netns *os.File) (string, error) {
+	x.t.Helper()
+	x.groups++
+	cg, err := newCgroup(x.group(strconv.Itoa(x.groups)), cgroupLimits{pids: 512})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	defer r.Close()
+	d, err := x.sp.startDomain(p, v, stdio{files: [3]*os.File{nil, w, w}}, nil, cg, netns)
+	w.Close()
+	if err != nil {
+		return "", errors.Join(err, cg.kill(), cg.delete())
+	}
+	timer := time.AfterFunc(time.Minute, d.kill)
+	out, err := io.ReadAll(r)
+	timer.Stop()
+	d.next()
+	return string(out), errors.Join(err, d.end())
+}
+
+// unmount takes mounts out of a plan, below a path or at it.
+func unmount(p *stage.Plan, path string) {
+	p.Mounts = slices.DeleteFunc(p.Mounts, func(m stage.Mount) bool { return below(m.Target, path) })
+}
+
+// attributes changes the attributes of every mount of a view but those of the files that are pinned.
+func (x *layersSite) attributes(p *stage.Plan, v *view, set, clear uint64, targets ...string) {
+	x.t.Helper()
+	for i := range p.Mounts {
+		m := &p.Mounts[i]
+		if len(targets) > 0 && !slices.Contains(targets, m.Target) || x.pinned(m.Target) {
+			continue
+		}
+		m.Set = m.Set&^clear | set
+		if m.FD == 0 {
+			continue
+		}
+		attr := unix.MountAttr{Attr_set: set, Attr_clr: clear}
+		if err := unix.MountSetattr(int(v.fds[m.FD-stage.FirstFD].Fd()), "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, &attr); err != nil {
+			x.t.Fatalf("%s: %v", m.Target, err)
+		}
+	}
+}
+
+func (x *layersSite) pinned(path string) bool {
+	m := x.s.Manifest
+	return slices.ContainsFunc(m.Exec, func(e manifest.Exec) bool { return e.Path == path }) ||
+		slices.ContainsFunc(m.Libraries, func(l manifest.File) bool { return l.Path == path }) || strings.HasPrefix(path, "/run/sharness/")
+}
