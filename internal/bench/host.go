@@ -57,7 +57,7 @@ func (h *host) fill() error {
 	if err := os.Unsetenv("SUDO_UID"); err != nil {
 		return err
 	}
-	out, err := exec.Command(h.sharness, "manifest", "new", "-m", h.manifest, "--name", "bench", "--profile", "plain",
+	out, err := exec.Command(h.sharness, "manifest", "new", "-m", h.manifest, "--name", "sharness-bench", "--profile", "plain",
 		"--state", filepath.Join(h.dir, "state"), "--", h.program).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, out)
