@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -408,33 +407,61 @@ func TestSessionEndsWhenItsWatcherCannotBeKept(t *testing.T) {
 	x.start()
 	x.wantMore("up", 0)
 	id, uid := x.id()
-	var killed []int
-	for deadline := time.Now().Add(20 * time.Second); len(killed) < 12 && time.Now().Before(deadline); {
-		if err := unix.Kill(x.cmd.Process.Pid, 0); err != nil {
-			break
-		}
-		pid := 0
-		statuses, _ := filepath.Glob("/proc/[0-9]*/status")
-		for _, path := range statuses {
-			p, _ := strconv.Atoi(strings.Split(path, "/")[2])
-			if comm, _, parent := status(p); comm == "sharness-watch" && parent == x.cmd.Process.Pid {
-				pid = p
-			}
-		}
-		if pid == 0 || slices.Contains(killed, pid) {
-			select {
-			case <-x.ended:
-				deadline = time.Now()
-			case <-time.After(20 * time.Millisecond):
-			}
-			continue
-		}
-		kill(t, pid)
-		killed = append(killed, pid)
-	}
+	deaths := x.killEach("sharness-watch")
 	x.wait(5 * time.Second)
 	if code := x.cmd.ProcessState.ExitCode(); code != 125 || !strings.Contains(x.stderr.String(), "sharness-watch") {
-		t.Errorf("exit %d after %d deaths of the watcher, want 125 and why\n%s", code, len(killed), x.stderr)
+		t.Errorf("exit %d after %d deaths of the watcher, want 125 and why\n%s", code, deaths, x.stderr)
+	}
+	s.wantNoTrace(id, uid)
+}
+
+// killEach kills a helper each time it is started, until it is not, and returns how often that was.
+func (x *session) killEach(comm string) (deaths int) {
+	x.t.Helper()
+	last := 0
+	for quiet := time.Now(); time.Since(quiet) < time.Second; time.Sleep(10 * time.Millisecond) {
+		statuses, _ := filepath.Glob("/proc/[0-9]*/status")
+		for _, path := range statuses {
+			pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
+			if name, _, parent := status(pid); name == comm && parent == x.cmd.Process.Pid && pid != last {
+				kill(x.t, pid)
+				last, quiet = pid, time.Now()
+				deaths++
+			}
+		}
+		if deaths > 20 {
+			x.t.Fatalf("%s is started again and again", comm)
+		}
+	}
+	return deaths
+}
+
+func TestServerThatCannotBeKeptRefusesAtOnce(t *testing.T) {
+	s := newSite(t, nil)
+	x := s.serve()
+	deaths := x.killEach("sharness-bashd")
+	begin := time.Now()
+	cmd := x.client(t.Context(), "", "-c", "echo served")
+	if out, err := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != 2 || time.Since(begin) > time.Second {
+		t.Errorf("client after %d deaths of the server: %v after %s, %q; want exit 2 at once", deaths, err, time.Since(begin), out)
+	}
+	x.stop()
+	if !strings.Contains(x.stderr.String(), "sharness-bashd") || !strings.Contains(x.stderr.String(), "not started again") {
+		t.Errorf("said %q, want why there is no server", x.stderr)
+	}
+}
+
+func TestSessionWithoutItsLogGoesOnAndSaysSo(t *testing.T) {
+	s := newSite(t, nil)
+	x := s.serve()
+	id, uid := x.id()
+	deaths := x.killEach("sharness-agent")
+	if r := x.run("", "echo well"); r.Stdout != "well\n" {
+		t.Errorf("command after %d deaths of the sink: %+v", deaths, r)
+	}
+	x.stop()
+	if !strings.Contains(x.stderr.String(), "events are no longer written") {
+		t.Errorf("said %q, want that events are no longer written", x.stderr)
 	}
 	s.wantNoTrace(id, uid)
 }
