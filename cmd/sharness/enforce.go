@@ -170,21 +170,19 @@ func sameCommand(name string, m *manifest.Manifest) error {
 	if _, err := os.Stat(m.Command[0]); errors.Is(err, os.ErrNotExist) {
 		return &exitError{127, fmt.Errorf("command %s: the manifest %s is for %s, which is not there", name, m.Name, m.Command[0])}
 	}
-	if strings.Contains(name, "/") {
-		abs, err := filepath.Abs(name)
-		if err != nil {
-			return &exitError{127, fmt.Errorf("command %s: %w", name, err)}
-		}
-		got, err := filepath.EvalSymlinks(abs)
-		if path := new(fs.PathError); errors.As(err, &path) {
-			return &exitError{127, fmt.Errorf("command %s: %w", name, path.Err)}
-		}
-		if want, err := filepath.EvalSymlinks(m.Command[0]); abs != m.Command[0] && (err != nil || got != want) {
-			return &exitError{126, fmt.Errorf("command %s: the manifest %s is for %s", name, m.Name, m.Command[0])}
-		}
+	if !strings.Contains(name, "/") && (filepath.Base(m.Command[0]) == name || m.Name == name) {
 		return nil
 	}
-	if filepath.Base(m.Command[0]) != name && m.Name != name {
+	found, err := pin.LookPath(name, userPath(""))
+	if path := new(fs.PathError); errors.As(err, &path) {
+		return &exitError{127, fmt.Errorf("command %s: %w", name, path.Err)}
+	}
+	if err != nil {
+		return &exitError{127, fmt.Errorf("command %w", err)}
+	}
+	got, gerr := filepath.EvalSymlinks(found)
+	want, werr := filepath.EvalSymlinks(m.Command[0])
+	if found != m.Command[0] && (gerr != nil || werr != nil || got != want) {
 		return &exitError{126, fmt.Errorf("command %s: the manifest %s is for %s", name, m.Name, m.Command[0])}
 	}
 	return nil
