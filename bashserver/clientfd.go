@@ -42,7 +42,7 @@ func newClientFD(fd, n int, p *poller) (*clientFD, error) {
 		if err := unix.Fstatfs(fd, &fs); err != nil {
 			return nil, fmt.Errorf("descriptor %d: fstatfs: %w", n, err)
 		}
-		if knobs[int64(fs.Type)] {
+		if knobs[fs.Type] {
 			return nil, fmt.Errorf("descriptor %d is a file of the kernel's", n)
 		}
 	}

@@ -90,7 +90,7 @@ func (c *conn) command() (wire.Frame, error) {
 		return wire.Frame{}, &refusal{statusNotRun, err.Error()}
 	}
 	c.s.pending.Add(int64(-size)) // the request lies in the memfd now
-	q, cmd, size = wire.Request{}, wire.Command{}, 0
+	q, size = wire.Request{}, 0
 	return j.wait()
 }
 

@@ -247,8 +247,11 @@ func (c *cgroup) kill() error {
 	}
 	for range 200 {
 		procs, err := c.v1.Processes(cgroup1.Pids, true)
-		if err != nil || len(procs) == 0 {
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) || err == nil && len(procs) == 0 {
 			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("cgroup %s: list processes: %w", c.path, err)
 		}
 		for _, p := range procs {
 			if p.Pid > 0 && p.Pid != os.Getpid() {

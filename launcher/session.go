@@ -177,7 +177,7 @@ func openWorkspace(path string) (*os.File, error) {
 
 // findUser is the caller behind sudo, else the owner of the workspace.
 func findUser(workspace *os.File) (User, error) {
-	uid := -1
+	var uid int
 	if v := os.Getenv("SUDO_UID"); v != "" {
 		n, err := strconv.Atoi(v)
 		if err != nil || n < 0 {

@@ -14,7 +14,6 @@ import (
 // are there already set in place. Where it cannot (an entry went away, a value spans lines), its text says something
 // else than wanted, and change notices that.
 func (d *Document) smallEdit(f field, wanted reflect.Value) []byte {
-	text := d.text
 	if wanted.Kind() != reflect.Slice || d.d.values[f.name] == nil {
 		return d.addKeys(f, wanted)
 	}
@@ -48,7 +47,7 @@ func (d *Document) smallEdit(f field, wanted reflect.Value) []byte {
 	}
 	// From the end of the file to its beginning, so that no edit moves the place of another. Additions stand behind
 	// every entry and so come first.
-	text = d.appendItems(d.d.values[f.name], added)
+	text := d.appendItems(d.d.values[f.name], added)
 	slices.SortFunc(edits, func(a, b replacement) int { return b.from - a.from })
 	for _, e := range edits {
 		text = splice(text, e.from, e.to, e.s)

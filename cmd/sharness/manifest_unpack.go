@@ -115,8 +115,11 @@ func makeFolder(dir string) error {
 // has set otherwise since, or taken out, stay as they are.
 func unpackAgain(m *manifest.Manifest, o pin.Options, pinned []string) (warnings []string, err error) {
 	program, err := realPath(m.Command[0])
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // check says so
+	}
 	if err != nil {
-		return nil, nil // check says what is wrong with it
+		return nil, err
 	}
 	is := func(path string) bool {
 		real, err := realPath(path)

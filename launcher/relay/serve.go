@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -88,13 +89,22 @@ func (s *server) serve(ctx context.Context, listeners []*net.TCPListener) error 
 	return err
 }
 
+// transient are the errors of accept(2) that say nothing about the listener.
+func transient(err error) bool {
+	for _, e := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
 func (s *server) accept(ctx context.Context, i int, l *net.TCPListener) error {
 	for {
 		c, err := l.AcceptTCP()
 		if err != nil {
-			var ne net.Error
 			// Out of descriptors or memory: the listener is fine, connections wait in its backlog.
-			if errors.As(err, &ne) && ne.Temporary() && pause(ctx, 50*time.Millisecond) {
+			if transient(err) && pause(ctx, 50*time.Millisecond) {
 				continue
 			}
 			return err
