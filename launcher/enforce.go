@@ -212,6 +212,7 @@ func (r *run) startServices(orchestrator bool) error {
 		return err
 	}
 	r.set = r.watcher.set
+	r.before = readState(r.s)
 	if err := r.startServer(orchestrator); err != nil {
 		return err
 	}
@@ -390,7 +391,6 @@ func (r *run) runOrchestrator() (int, error) {
 		return 0, err
 	}
 	plan := s.orchestratorPlan(v, r.set, argv, env, dir)
-	r.before = readState(s)
 	return r.attend(plan, v)
 }
 
@@ -440,7 +440,9 @@ func (r *run) close() error {
 	r.reportChanges()
 	if r.sink != nil {
 		r.events.Send(event.Event{Type: event.SessionEnd})
-		r.sink.finish()
+		if err := r.sink.finish(); err != nil {
+			r.o.Notice(err.Error())
+		}
 	}
 	r.closeSinks()
 	unlock, err := lockHost()

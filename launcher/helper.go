@@ -193,12 +193,27 @@ func (k *keeper) release() *helperProcess {
 }
 
 // stop ends the helper for good.
-func (k *keeper) stop() { k.finish(0) }
-
-// finish waits a while for the helper to end by itself, then ends it for good.
-func (k *keeper) finish(d time.Duration) {
-	k.release().finish(d)
+func (k *keeper) stop() {
+	k.release().kill()
 	<-k.done
+}
+
+// finish waits a while for the helper to end by itself, then ends it for good. It returns what the helper said if it
+// did not end well.
+func (k *keeper) finish(d time.Duration) error {
+	p := k.release()
+	var err error
+	select {
+	case <-p.ended:
+		if p.how != 0 {
+			err = fmt.Errorf("%s ended (%s)%s", k.name, describe(p.how), p.words.suffix())
+		}
+	case <-time.After(d):
+		err = fmt.Errorf("%s did not end within %s", k.name, d)
+	}
+	p.kill()
+	<-k.done
+	return err
 }
 
 func describe(ws syscall.WaitStatus) string {

@@ -121,15 +121,14 @@ func DefaultSink(name string) sink.Spec {
 	return sink.Spec{Kind: sink.File, Path: filepath.Join(logDir, name+".jsonl")}
 }
 
-// finish closes the channels and lets the sink write what it holds.
-func (k *sinkProcess) finish() {
+// finish closes the channels and lets the sink write what it holds. The error is what the log lacks.
+func (k *sinkProcess) finish() error {
 	k.keeper.release() // it ends by itself now
 	k.events.Close()
 	for _, f := range k.ends[feedSupervisor+1:] {
 		f.Close()
 	}
-	k.keeper.finish(5 * time.Second)
-	_ = k.closeFeeds()
+	return errors.Join(k.keeper.finish(5*time.Second), k.closeFeeds())
 }
 
 // closeFeeds lets go of the receiving ends. They stay open on our side before, so that no producer finds its channel

@@ -2,19 +2,26 @@ package wire
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"sync"
+	"time"
 )
 
 // RecordConn is one end of the seqpacket socket between bashd and supervisor. Send may be called by many at once,
 // Recv by one.
 type RecordConn struct {
-	c  *net.UnixConn
-	mu sync.Mutex
+	c        *net.UnixConn
+	mu       sync.Mutex
+	patience time.Duration
 }
+
+// patience is how long Send waits for a peer that does not read. Neither side may hold up the other for good: the
+// supervisor sends while it holds what its other duties need.
+const patience = 5 * time.Second
 
 // NewRecordConn takes the socket over; f is closed.
 func NewRecordConn(f *os.File) (*RecordConn, error) {
@@ -22,7 +29,7 @@ func NewRecordConn(f *os.File) (*RecordConn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
-	return &RecordConn{c: c}, nil
+	return &RecordConn{c: c, patience: patience}, nil
 }
 
 func unixConn(f *os.File) (*net.UnixConn, error) {
@@ -39,7 +46,8 @@ func unixConn(f *os.File) (*net.UnixConn, error) {
 	return u, nil
 }
 
-// Send writes one record with its descriptors, which stay open here.
+// Send writes one record with its descriptors, which stay open here. When the peer does not read, the connection is
+// closed, and Recv fails.
 func (r *RecordConn) Send(rec Record, fds ...int) error {
 	low, high, ok := recordFDs(rec.Type)
 	if !ok || len(fds) < low || len(fds) > high {
@@ -48,7 +56,14 @@ func (r *RecordConn) Send(rec Record, fds ...int) error {
 	b := rec.Encode()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return SendRights(r.c, b[:], fds...)
+	err := r.c.SetWriteDeadline(time.Now().Add(r.patience))
+	if err == nil {
+		err = SendRights(r.c, b[:], fds...)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		r.c.Close()
+	}
+	return err
 }
 
 // Recv reads one record. The descriptors are close-on-exec and belong to the caller. io.EOF means that the other side

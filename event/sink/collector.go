@@ -2,6 +2,7 @@ package sink
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -61,7 +62,8 @@ func New(c Config, fold event.FoldOptions) (*Collector, error) {
 }
 
 // Run collects until every producer is gone or ctx is done, then writes what is held back and, last, session.end with
-// the counts. The error is of a channel that broke; what came before it has been written.
+// the counts. The error is of a channel that broke, and what came before it has been written; or of lines that a sink did
+// not take, because a sink that is full cannot say so itself.
 func (c *Collector) Run(ctx context.Context) error {
 	in := make(chan *event.Event, queueLen)
 	failed := make(chan error, len(c.sources)+1)
@@ -89,13 +91,13 @@ func (c *Collector) Run(ctx context.Context) error {
 	})
 	defer stop()
 	c.loop(in)
-	c.finish()
+	errs := []error{c.finish()}
 	select {
 	case err := <-failed:
-		return err
+		errs = append(errs, err)
 	default:
-		return nil
 	}
+	return errors.Join(errs...)
 }
 
 func (c *Collector) loop(in <-chan *event.Event) {
@@ -183,7 +185,7 @@ func (c *Collector) data() map[string]any {
 	return d
 }
 
-func (c *Collector) finish() {
+func (c *Collector) finish() error {
 	now := time.Now()
 	c.emitAll(c.folder.Flush(now))
 	c.reportBad(now)
@@ -203,13 +205,26 @@ func (c *Collector) finish() {
 	for _, w := range c.writers {
 		close(w.queue)
 	}
+	var errs []error
 	for _, w := range c.writers {
 		select {
 		case <-w.done:
 		case <-late:
-			return
+			return errors.Join(append(errs, fmt.Errorf("events: %s takes too long; the last lines may be missing", w.name))...)
+		}
+		if n := w.lost.Load(); n > 0 {
+			errs = append(errs, fmt.Errorf("events: %d lines are missing in %s: %w", n, w.name, orFull(w.why)))
 		}
 	}
+	return errors.Join(errs...)
+}
+
+// orFull is why lines were lost: a refusal, or else the queue of a slow sink.
+func orFull(err error) error {
+	if err == nil {
+		return errors.New("it was too slow")
+	}
+	return err
 }
 
 func (c *Collector) replace(number, fd int) error {

@@ -77,21 +77,32 @@ func (r *rig) run() {
 // end closes every producer and waits for the collector.
 func (r *rig) end() {
 	r.t.Helper()
+	r.hangUp()
+	r.wait()
+}
+
+func (r *rig) hangUp() {
 	for _, s := range r.senders {
 		_ = s.Close()
 	}
-	r.wait()
 }
 
 func (r *rig) wait() {
 	r.t.Helper()
+	if err := r.ended(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// ended is what Run has returned.
+func (r *rig) ended() error {
+	r.t.Helper()
 	select {
 	case err := <-r.done:
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		return err
 	case <-time.After(20 * time.Second):
 		r.t.Fatal("the collector did not end")
+		return nil
 	}
 }
 
@@ -302,7 +313,10 @@ func TestSlowSinkCostsOnlyItsOwnLines(t *testing.T) {
 	for i := range n {
 		r.senders[0].Send(event.Event{Type: event.LayerApplied, Layer: strings.Repeat("x", 100), Command: &event.Command{ID: uint64(i), ExitCode: &code}})
 	}
-	r.end()
+	r.hangUp()
+	if err := r.ended(); err == nil || !strings.Contains(err.Error(), "events: - takes too long; the last lines may be missing") {
+		t.Errorf("got %v, want the slow sink named", err)
+	}
 	events := readLog(t, path)
 	last := events[len(events)-1]
 	lost, _ := last.Data["sink_lost"].(map[string]any)

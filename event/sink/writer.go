@@ -27,6 +27,7 @@ type writer struct {
 	queue chan item
 	done  chan struct{}
 	lost  atomic.Uint64 // lines that found the queue full or that the sink refused
+	why   error         // the last refusal; to be read after done
 
 	mu   sync.Mutex // guards file against being replaced while it is written
 	file *os.File
@@ -53,6 +54,7 @@ func (w *writer) run() {
 	for it := range w.queue {
 		if err := w.write(it); err != nil {
 			w.lost.Add(1)
+			w.why = err
 		}
 	}
 	if w.kind == File {
