@@ -118,6 +118,7 @@ enum call_flag {
 	CALL_PROT = 1 << 3,    /* only with PROT_EXEC in the third argument */
 	CALL_MSGHDR = 1 << 4,  /* addr is a struct msghdr */
 	CALL_MAPS = 1 << 5,    /* success makes an executable mapping of a file */
+	CALL_VMA = 1 << 6,     /* the first argument is an address: its file says what was refused */
 };
 
 /* Indexes into the arguments, or -1. */

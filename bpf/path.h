@@ -7,6 +7,9 @@
 #define WALK_MAX 256
 #define NAME_MAX 255
 
+#define MNT_NOEXEC 4
+#define SB_I_NOEXEC 2
+
 /* The texts of one record, one behind the other, with room for one of full length at the last offset. */
 #define TEXT_ROOM (TEXTS * TEXT_MAX)
 
@@ -173,7 +176,8 @@ static __always_inline void describe(struct image *im, struct inode *inode)
 		struct inode___split *split = (void *)inode;
 
 		im->ctime_s = BPF_CORE_READ(split, i_ctime_sec);
-		im->ctime_ns = BPF_CORE_READ(split, i_ctime_nsec);
+		/* The top bit says that somebody looked (I_CTIME_QUERIED, 6.13). */
+		im->ctime_ns = BPF_CORE_READ(split, i_ctime_nsec) & 0x7fffffff;
 	} else if (bpf_core_field_exists(struct inode___wrapped, __i_ctime)) {
 		struct inode___wrapped *wrapped = (void *)inode;
 
@@ -185,6 +189,13 @@ static __always_inline void describe(struct image *im, struct inode *inode)
 		im->ctime_s = BPF_CORE_READ(plain, i_ctime.tv_sec);
 		im->ctime_ns = BPF_CORE_READ(plain, i_ctime.tv_nsec);
 	}
+}
+
+/* As path_noexec() decides: the mount, or the whole file system (proc, sysfs). */
+static __always_inline bool on_noexec(struct file *file)
+{
+	return BPF_CORE_READ(file, f_path.mnt, mnt_flags) & MNT_NOEXEC ||
+	       BPF_CORE_READ(file, f_path.mnt, mnt_sb, s_iflags) & SB_I_NOEXEC;
 }
 
 /*

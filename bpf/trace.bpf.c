@@ -24,7 +24,6 @@ char _license[] SEC("license") = "GPL";
 #define AT_FDCWD -100
 #define PROT_EXEC 4
 #define VM_EXEC 4
-#define MNT_NOEXEC 4
 #define S_IFMT 0170000
 #define S_IFSOCK 0140000
 #define SIGSYS 31
@@ -333,6 +332,23 @@ static __always_inline void add_address(struct scratch *s, __u64 addr, __u64 len
 	s->ev.head.text_len[TEXT_ASKED] = len;
 }
 
+/* The file behind an address. Runs with the lock of the mappings held, so that it cannot go away. */
+static long add_mapping(struct task_struct *task, struct vm_area_struct *vma, void *ctx)
+{
+	__u32 key = SCRATCH_EXIT;
+	struct scratch *s = bpf_map_lookup_elem(&scratches, &key);
+	struct file *file = vma->vm_file;
+
+	if (!s || !file || (s->ev.head.kind == KIND_MAP && !(vma->vm_flags & VM_EXEC)))
+		return 0;
+	describe(&s->ev.file, BPF_CORE_READ(file, f_inode));
+	s->ev.head.flags |= FLAG_FILE;
+	if (on_noexec(file))
+		s->ev.head.flags |= FLAG_NOEXEC;
+	add_file(key, TEXT_BASE, file);
+	return 0;
+}
+
 /* What was asked for, as far as the call's arguments say it. */
 static __always_inline void add_target(struct scratch *s, __u32 key, const volatile struct call *call)
 {
@@ -359,6 +375,8 @@ static __always_inline void add_target(struct scratch *s, __u32 key, const volat
 		}
 		add_address(s, addr, (__u32)len);
 	}
+	if (call->flags & CALL_VMA)
+		bpf_find_vma(bpf_get_current_task_btf(), ev->args[0], add_mapping, &key, 0);
 	if (call->fd >= 0)
 		file = file_of(arg(ev, call->fd));
 	else if (call->path >= 0 && first != '/' && dirfd != AT_FDCWD)
@@ -368,7 +386,7 @@ static __always_inline void add_target(struct scratch *s, __u32 key, const volat
 
 		describe(&ev->file, inode);
 		ev->head.flags |= FLAG_FILE;
-		if (BPF_CORE_READ(file, f_path.mnt, mnt_flags) & MNT_NOEXEC)
+		if (on_noexec(file))
 			ev->head.flags |= FLAG_NOEXEC;
 		if ((ev->file.mode & S_IFMT) == S_IFSOCK)
 			add_socket(ev, file);
@@ -479,20 +497,6 @@ static __always_inline void emit_denial(struct scratch *s, enum class class)
 		__sync_fetch_and_add(&n->shed, 1);
 	else if (output(class, s))
 		__sync_fetch_and_add(&n->lost, 1);
-}
-
-static long add_mapping(struct task_struct *task, struct vm_area_struct *vma, void *ctx)
-{
-	__u32 key = SCRATCH_EXIT;
-	struct scratch *s = bpf_map_lookup_elem(&scratches, &key);
-	struct file *file = vma->vm_file;
-
-	if (!s || !file || !(vma->vm_flags & VM_EXEC))
-		return 0;
-	describe(&s->ev.file, BPF_CORE_READ(file, f_inode));
-	s->ev.head.flags |= FLAG_FILE;
-	add_file(key, TEXT_BASE, file);
-	return 0;
 }
 
 /* An executable mapping that succeeded, of a file. Code that is made in memory is not of interest here. */

@@ -33,6 +33,7 @@ const (
 	TraceCallFlagCALL_PROT    TraceCallFlag = 8
 	TraceCallFlagCALL_MSGHDR  TraceCallFlag = 16
 	TraceCallFlagCALL_MAPS    TraceCallFlag = 32
+	TraceCallFlagCALL_VMA     TraceCallFlag = 64
 )
 
 type TraceClass uint32

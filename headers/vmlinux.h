@@ -69,7 +69,7 @@ typedef struct {
 
 struct super_block {
 	__u32 s_dev;
-	unsigned long s_magic;
+	unsigned long s_iflags;
 };
 
 struct inode {
@@ -104,6 +104,7 @@ struct dentry {
 
 struct vfsmount {
 	struct dentry *mnt_root;
+	struct super_block *mnt_sb;
 	int mnt_flags;
 };
 

@@ -1,0 +1,228 @@
+package agent
+
+import (
+	"golang.org/x/sys/unix"
+
+	"github.com/sharness/sharness/bpf"
+)
+
+// topic says what a refused call was about; judge decides by it.
+type topic uint8
+
+const (
+	aboutExec topic = iota
+	aboutMap
+	aboutMemfd
+	aboutSignal
+	aboutTrace
+	aboutSpace // namespaces and mounts
+	aboutKernel
+	aboutIDs
+	aboutLimit
+	aboutProcess // settings of another process
+	aboutFcntl
+	aboutIoctl
+	aboutSocket // making one
+	aboutNet    // using one
+	aboutMode   // calls that can set a set-id bit, on whether or not paths are
+	aboutPath   // Options.Files
+)
+
+// call is one system call whose refusal is reported.
+type call struct {
+	name string
+	nr   int
+	topic
+	spec bpf.TraceCall
+}
+
+// none is an index of no argument.
+const none = -1
+
+func is(name string, nr int, t topic, class bpf.TraceClass) call {
+	return call{name: name, nr: nr, topic: t, spec: bpf.TraceCall{Flags: uint32(bpf.TraceCallFlagCALL_DENIED), Class: uint8(class),
+		Path: none, Dirfd: none, Fd: none, Addr: none}}
+}
+
+func (c call) path(arg int8) call            { c.spec.Path = arg; return c }
+func (c call) at(dirfd, path int8) call      { c.spec.Dirfd, c.spec.Path = dirfd, path; return c }
+func (c call) fd(arg int8) call              { c.spec.Fd = arg; return c }
+func (c call) addr(arg int8) call            { c.spec.Addr = arg; return c }
+func (c call) also(f bpf.TraceCallFlag) call { c.spec.Flags |= uint32(f); return c }
+
+func execCall(name string, nr int, t topic) call { return is(name, nr, t, bpf.TraceClassCLASS_EXEC) }
+func processCall(name string, nr int, t topic) call {
+	return is(name, nr, t, bpf.TraceClassCLASS_PROCESS)
+}
+func netCall(name string, nr int, t topic) call  { return is(name, nr, t, bpf.TraceClassCLASS_NET) }
+func fileCall(name string, nr int, t topic) call { return is(name, nr, t, bpf.TraceClassCLASS_FILE) }
+
+const (
+	noSys   = bpf.TraceCallFlagCALL_NOSYS
+	unreach = bpf.TraceCallFlagCALL_UNREACH
+	prot    = bpf.TraceCallFlagCALL_PROT
+	msghdr  = bpf.TraceCallFlagCALL_MSGHDR
+	maps    = bpf.TraceCallFlagCALL_MAPS
+	vma     = bpf.TraceCallFlagCALL_VMA
+)
+
+// common are the calls of every architecture. ENOSYS counts only where our own filter answers it.
+var common = []call{
+	execCall("execve", unix.SYS_EXECVE, aboutExec).path(0),
+	execCall("execveat", unix.SYS_EXECVEAT, aboutExec).at(0, 1),
+	execCall("mmap", unix.SYS_MMAP, aboutMap).fd(4).also(prot | maps),
+	execCall("mprotect", unix.SYS_MPROTECT, aboutMap).also(prot | maps | vma),
+	execCall("pkey_mprotect", unix.SYS_PKEY_MPROTECT, aboutMap).also(prot | maps | vma),
+	execCall("memfd_create", unix.SYS_MEMFD_CREATE, aboutMemfd).path(0).also(noSys),
+	execCall("memfd_secret", unix.SYS_MEMFD_SECRET, aboutMemfd).also(noSys),
+
+	processCall("kill", unix.SYS_KILL, aboutSignal),
+	processCall("tkill", unix.SYS_TKILL, aboutSignal),
+	processCall("tgkill", unix.SYS_TGKILL, aboutSignal),
+	processCall("rt_sigqueueinfo", unix.SYS_RT_SIGQUEUEINFO, aboutSignal),
+	processCall("rt_tgsigqueueinfo", unix.SYS_RT_TGSIGQUEUEINFO, aboutSignal),
+	processCall("pidfd_send_signal", unix.SYS_PIDFD_SEND_SIGNAL, aboutSignal).fd(0),
+
+	processCall("ptrace", unix.SYS_PTRACE, aboutTrace),
+	processCall("process_vm_readv", unix.SYS_PROCESS_VM_READV, aboutTrace),
+	processCall("process_vm_writev", unix.SYS_PROCESS_VM_WRITEV, aboutTrace),
+	processCall("pidfd_getfd", unix.SYS_PIDFD_GETFD, aboutTrace).fd(0),
+	processCall("kcmp", unix.SYS_KCMP, aboutTrace),
+	processCall("process_madvise", unix.SYS_PROCESS_MADVISE, aboutTrace).fd(0),
+	processCall("process_mrelease", unix.SYS_PROCESS_MRELEASE, aboutSignal).fd(0),
+
+	processCall("unshare", unix.SYS_UNSHARE, aboutSpace),
+	processCall("setns", unix.SYS_SETNS, aboutSpace).fd(0),
+	processCall("clone", unix.SYS_CLONE, aboutSpace),
+	processCall("mount", unix.SYS_MOUNT, aboutSpace).path(1),
+	processCall("umount2", unix.SYS_UMOUNT2, aboutSpace).path(0),
+	processCall("pivot_root", unix.SYS_PIVOT_ROOT, aboutSpace).path(0),
+	processCall("chroot", unix.SYS_CHROOT, aboutSpace).path(0),
+	processCall("open_tree", unix.SYS_OPEN_TREE, aboutSpace).at(0, 1),
+	processCall("move_mount", unix.SYS_MOVE_MOUNT, aboutSpace).at(2, 3),
+	processCall("fsopen", unix.SYS_FSOPEN, aboutSpace).path(0),
+	processCall("fsconfig", unix.SYS_FSCONFIG, aboutSpace),
+	processCall("fsmount", unix.SYS_FSMOUNT, aboutSpace),
+	processCall("fspick", unix.SYS_FSPICK, aboutSpace).at(0, 1),
+	processCall("mount_setattr", unix.SYS_MOUNT_SETATTR, aboutSpace).at(0, 1),
+
+	processCall("setuid", unix.SYS_SETUID, aboutIDs),
+	processCall("setgid", unix.SYS_SETGID, aboutIDs),
+	processCall("setreuid", unix.SYS_SETREUID, aboutIDs),
+	processCall("setregid", unix.SYS_SETREGID, aboutIDs),
+	processCall("setresuid", unix.SYS_SETRESUID, aboutIDs),
+	processCall("setresgid", unix.SYS_SETRESGID, aboutIDs),
+	processCall("setgroups", unix.SYS_SETGROUPS, aboutIDs),
+	processCall("capset", unix.SYS_CAPSET, aboutIDs),
+
+	processCall("prlimit64", unix.SYS_PRLIMIT64, aboutLimit).also(noSys),
+	processCall("setpriority", unix.SYS_SETPRIORITY, aboutProcess),
+	processCall("sched_setaffinity", unix.SYS_SCHED_SETAFFINITY, aboutProcess),
+	processCall("sched_setscheduler", unix.SYS_SCHED_SETSCHEDULER, aboutProcess),
+	processCall("sched_setparam", unix.SYS_SCHED_SETPARAM, aboutProcess),
+	processCall("sched_setattr", unix.SYS_SCHED_SETATTR, aboutProcess),
+	processCall("ioprio_set", unix.SYS_IOPRIO_SET, aboutProcess),
+
+	processCall("ioctl", unix.SYS_IOCTL, aboutIoctl).fd(0),
+
+	processCall("io_uring_setup", unix.SYS_IO_URING_SETUP, aboutKernel).also(noSys),
+	processCall("io_uring_enter", unix.SYS_IO_URING_ENTER, aboutKernel).also(noSys),
+	processCall("io_uring_register", unix.SYS_IO_URING_REGISTER, aboutKernel).also(noSys),
+	processCall("bpf", unix.SYS_BPF, aboutKernel),
+	processCall("perf_event_open", unix.SYS_PERF_EVENT_OPEN, aboutKernel),
+	processCall("userfaultfd", unix.SYS_USERFAULTFD, aboutKernel),
+	processCall("keyctl", unix.SYS_KEYCTL, aboutKernel),
+	processCall("add_key", unix.SYS_ADD_KEY, aboutKernel),
+	processCall("request_key", unix.SYS_REQUEST_KEY, aboutKernel),
+	processCall("open_by_handle_at", unix.SYS_OPEN_BY_HANDLE_AT, aboutKernel),
+	processCall("name_to_handle_at", unix.SYS_NAME_TO_HANDLE_AT, aboutKernel).at(0, 1),
+	processCall("init_module", unix.SYS_INIT_MODULE, aboutKernel),
+	processCall("finit_module", unix.SYS_FINIT_MODULE, aboutKernel).fd(0),
+	processCall("delete_module", unix.SYS_DELETE_MODULE, aboutKernel).path(0),
+	processCall("kexec_load", unix.SYS_KEXEC_LOAD, aboutKernel),
+	processCall("kexec_file_load", unix.SYS_KEXEC_FILE_LOAD, aboutKernel).fd(0),
+	processCall("reboot", unix.SYS_REBOOT, aboutKernel),
+	processCall("swapon", unix.SYS_SWAPON, aboutKernel).path(0),
+	processCall("swapoff", unix.SYS_SWAPOFF, aboutKernel).path(0),
+	processCall("acct", unix.SYS_ACCT, aboutKernel).path(0),
+	processCall("quotactl", unix.SYS_QUOTACTL, aboutKernel).path(1),
+	processCall("quotactl_fd", unix.SYS_QUOTACTL_FD, aboutKernel).fd(0),
+	processCall("settimeofday", unix.SYS_SETTIMEOFDAY, aboutKernel),
+	processCall("clock_settime", unix.SYS_CLOCK_SETTIME, aboutKernel),
+	processCall("clock_adjtime", unix.SYS_CLOCK_ADJTIME, aboutKernel),
+	processCall("adjtimex", unix.SYS_ADJTIMEX, aboutKernel),
+	processCall("personality", unix.SYS_PERSONALITY, aboutKernel),
+	processCall("sethostname", unix.SYS_SETHOSTNAME, aboutKernel),
+	processCall("setdomainname", unix.SYS_SETDOMAINNAME, aboutKernel),
+	processCall("syslog", unix.SYS_SYSLOG, aboutKernel),
+	processCall("vhangup", unix.SYS_VHANGUP, aboutKernel),
+	processCall("lookup_dcookie", unix.SYS_LOOKUP_DCOOKIE, aboutKernel),
+	processCall("nfsservctl", unix.SYS_NFSSERVCTL, aboutKernel),
+	processCall("fanotify_init", unix.SYS_FANOTIFY_INIT, aboutKernel),
+	processCall("fanotify_mark", unix.SYS_FANOTIFY_MARK, aboutKernel).at(3, 4),
+	processCall("mbind", unix.SYS_MBIND, aboutKernel),
+	processCall("get_mempolicy", unix.SYS_GET_MEMPOLICY, aboutKernel),
+	processCall("set_mempolicy", unix.SYS_SET_MEMPOLICY, aboutKernel),
+	processCall("migrate_pages", unix.SYS_MIGRATE_PAGES, aboutKernel),
+	processCall("move_pages", unix.SYS_MOVE_PAGES, aboutKernel),
+
+	netCall("socket", unix.SYS_SOCKET, aboutSocket),
+	netCall("socketpair", unix.SYS_SOCKETPAIR, aboutSocket),
+	netCall("connect", unix.SYS_CONNECT, aboutNet).fd(0).addr(1).also(unreach),
+	netCall("bind", unix.SYS_BIND, aboutNet).fd(0).addr(1),
+	netCall("listen", unix.SYS_LISTEN, aboutNet).fd(0),
+	netCall("sendto", unix.SYS_SENDTO, aboutNet).fd(0).addr(4).also(unreach),
+	netCall("sendmsg", unix.SYS_SENDMSG, aboutNet).fd(0).addr(1).also(unreach | msghdr),
+	netCall("sendmmsg", unix.SYS_SENDMMSG, aboutNet).fd(0).addr(1).also(unreach | msghdr),
+	netCall("setsockopt", unix.SYS_SETSOCKOPT, aboutNet).fd(0),
+	netCall("recvmsg", unix.SYS_RECVMSG, aboutNet).fd(0),
+	netCall("recvmmsg", unix.SYS_RECVMMSG, aboutNet).fd(0),
+
+	fileCall("fcntl", unix.SYS_FCNTL, aboutFcntl).fd(0),
+	fileCall("fchmod", unix.SYS_FCHMOD, aboutMode).fd(0),
+	fileCall("fchmodat", unix.SYS_FCHMODAT, aboutMode).at(0, 1),
+	fileCall("fchmodat2", unix.SYS_FCHMODAT2, aboutMode).at(0, 1),
+	fileCall("mkdirat", unix.SYS_MKDIRAT, aboutMode).at(0, 1),
+	fileCall("mknodat", unix.SYS_MKNODAT, aboutMode).at(0, 1),
+
+	fileCall("openat", unix.SYS_OPENAT, aboutPath).at(0, 1),
+	fileCall("openat2", unix.SYS_OPENAT2, aboutPath).at(0, 1),
+	fileCall("truncate", unix.SYS_TRUNCATE, aboutPath).path(0),
+	fileCall("fchownat", unix.SYS_FCHOWNAT, aboutPath).at(0, 1),
+	fileCall("utimensat", unix.SYS_UTIMENSAT, aboutPath).at(0, 1),
+	fileCall("setxattr", unix.SYS_SETXATTR, aboutPath).path(0),
+	fileCall("lsetxattr", unix.SYS_LSETXATTR, aboutPath).path(0),
+	fileCall("removexattr", unix.SYS_REMOVEXATTR, aboutPath).path(0),
+	fileCall("unlinkat", unix.SYS_UNLINKAT, aboutPath).at(0, 1),
+	fileCall("renameat2", unix.SYS_RENAMEAT2, aboutPath).at(2, 3),
+	fileCall("linkat", unix.SYS_LINKAT, aboutPath).at(2, 3),
+	fileCall("symlinkat", unix.SYS_SYMLINKAT, aboutPath).at(1, 2),
+}
+
+var calls = func() map[int]call {
+	out := map[int]call{}
+	for _, list := range [][]call{common, native} {
+		for _, c := range list {
+			out[c.nr] = c
+		}
+	}
+	return out
+}()
+
+// maxCalls is MAX_CALLS of event.h; the loader compares the sizes.
+const maxCalls = 512
+
+// callTable is what the kernel side goes by.
+func callTable(o Options) [maxCalls]bpf.TraceCall {
+	var table [maxCalls]bpf.TraceCall
+	for nr, c := range calls {
+		if c.topic == aboutPath && !o.Files {
+			continue
+		}
+		if !o.Maps {
+			c.spec.Flags &^= uint32(maps)
+		}
+		table[nr] = c.spec
+	}
+	return table
+}

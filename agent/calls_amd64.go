@@ -1,0 +1,40 @@
+package agent
+
+import "golang.org/x/sys/unix"
+
+// auditArch is AUDIT_ARCH_* of the native calls.
+const auditArch = unix.AUDIT_ARCH_X86_64
+
+// native are the calls that newer architectures do without.
+var native = []call{
+	processCall("fork", unix.SYS_FORK, aboutSpace),
+	processCall("vfork", unix.SYS_VFORK, aboutSpace),
+	processCall("setrlimit", unix.SYS_SETRLIMIT, aboutLimit).also(noSys),
+	processCall("iopl", unix.SYS_IOPL, aboutKernel),
+	processCall("ioperm", unix.SYS_IOPERM, aboutKernel),
+	processCall("modify_ldt", unix.SYS_MODIFY_LDT, aboutKernel),
+	processCall("uselib", unix.SYS_USELIB, aboutKernel).path(0),
+	processCall("ustat", unix.SYS_USTAT, aboutKernel),
+	processCall("sysfs", unix.SYS_SYSFS, aboutKernel),
+	processCall("create_module", unix.SYS_CREATE_MODULE, aboutKernel),
+	processCall("get_kernel_syms", unix.SYS_GET_KERNEL_SYMS, aboutKernel),
+	processCall("query_module", unix.SYS_QUERY_MODULE, aboutKernel),
+	processCall("_sysctl", unix.SYS__SYSCTL, aboutKernel),
+
+	fileCall("chmod", unix.SYS_CHMOD, aboutMode).path(0),
+	fileCall("mkdir", unix.SYS_MKDIR, aboutMode).path(0),
+	fileCall("mknod", unix.SYS_MKNOD, aboutMode).path(0),
+
+	fileCall("open", unix.SYS_OPEN, aboutPath).path(0),
+	fileCall("creat", unix.SYS_CREAT, aboutPath).path(0),
+	fileCall("chown", unix.SYS_CHOWN, aboutPath).path(0),
+	fileCall("lchown", unix.SYS_LCHOWN, aboutPath).path(0),
+	fileCall("utimes", unix.SYS_UTIMES, aboutPath).path(0),
+	fileCall("utime", unix.SYS_UTIME, aboutPath).path(0),
+	fileCall("unlink", unix.SYS_UNLINK, aboutPath).path(0),
+	fileCall("rmdir", unix.SYS_RMDIR, aboutPath).path(0),
+	fileCall("rename", unix.SYS_RENAME, aboutPath).path(1),
+	fileCall("renameat", unix.SYS_RENAMEAT, aboutPath).at(2, 3),
+	fileCall("link", unix.SYS_LINK, aboutPath).path(1),
+	fileCall("symlink", unix.SYS_SYMLINK, aboutPath).path(1),
+}

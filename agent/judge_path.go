@@ -1,0 +1,80 @@
+package agent
+
+import (
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sharness/sharness/event"
+)
+
+const setIDs = unix.S_ISUID | unix.S_ISGID
+
+// judgePath is about files. Which right was missing an errno does not say: the door follows from the place and from what
+// the call wanted.
+func (p *Policy) judgePath(v *verdict, c call, e *Event) {
+	v.kind, v.path = event.FileDenied, p.resolve(e)
+	mode, hasMode := modeArg(c.name, e)
+	writes := c.name != "open" && c.name != "openat" && c.name != "openat2" || openWrites(c.name, e)
+	switch {
+	case hasMode && mode&setIDs != 0:
+		v.door, v.cause = "file-suid", p.ifHolds(causeSeccomp)
+		return
+	case strings.HasPrefix(c.name, "mknod"):
+		v.door = "file-fifo"
+		v.cause = p.ifHolds(causeLandlock)
+		return
+	case slices.Contains(p.Exec, v.path) || slices.Contains(p.Libraries, v.path):
+		v.door = "exec-swap"
+	case p.protected(v.path):
+		v.door = "file-git"
+	case in(v.path, "/sys/fs/cgroup"):
+		v.door = "cg-escape"
+	case in(v.path, "/proc") && writes:
+		v.door = "file-proc"
+	case changesMeta(c.name):
+		v.door = "file-meta"
+	case writes:
+		v.door = "file-config"
+	default:
+		v.door = "file-secret"
+	}
+	v.cause = p.ifHolds(causeLandlock)
+}
+
+func in(name, dir string) bool { _, ok := below(name, dir); return ok }
+
+func openWrites(name string, e *Event) bool {
+	flags := e.Args[1]
+	if name == "openat" {
+		flags = e.Args[2]
+	}
+	if name == "openat2" {
+		return false // behind a pointer
+	}
+	return flags&(unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC) != 0
+}
+
+// modeArg is the mode that a call was given, where it reads one.
+func modeArg(name string, e *Event) (uint64, bool) {
+	created := func(flags, mode uint64) (uint64, bool) {
+		return mode, flags&(unix.O_CREAT|unix.O_TMPFILE&^unix.O_DIRECTORY) != 0
+	}
+	switch name {
+	case "chmod", "fchmod", "mkdir", "mknod", "creat":
+		return e.Args[1], true
+	case "fchmodat", "fchmodat2", "mkdirat", "mknodat":
+		return e.Args[2], true
+	case "open":
+		return created(e.Args[1], e.Args[2])
+	case "openat":
+		return created(e.Args[2], e.Args[3])
+	}
+	return 0, false
+}
+
+func changesMeta(name string) bool {
+	return strings.Contains(name, "chmod") || strings.Contains(name, "chown") || strings.Contains(name, "xattr") ||
+		strings.HasPrefix(name, "utime") || name == "truncate"
+}

@@ -1,0 +1,153 @@
+package agent
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sharness/sharness/event"
+	"github.com/sharness/sharness/internal/sidedoor"
+)
+
+// rules is a policy with everything in it.
+var rules = Policy{
+	Exec: []string{"/opt/agent/agent", "/opt/agent/run.py", "/usr/bin/rg"}, Libraries: []string{"/usr/lib/libc.so.6"},
+	Needs:     map[string][]string{"/opt/agent/run.py": {"/usr/bin/python3"}},
+	Links:     map[string]string{"/bin": "/usr/bin"},
+	Workspace: "/work", State: "/state", Scratch: []string{"/tmp"}, Protected: []string{"/work/.git"},
+	Layers: []string{"landlock", "view", "seccomp", "net"},
+}
+
+func asks(path string) *Event {
+	return &Event{Kind: Denial, Errno: unix.EACCES, Asked: Text{Text: path}, Exe: Text{Text: "/opt/agent/agent"}}
+}
+
+func inet4(socket Socket, args ...uint64) *Event {
+	e := &Event{Kind: Denial, Errno: unix.EACCES, Socket: &socket, Address: make([]byte, 16)}
+	binary.NativeEndian.PutUint16(e.Address, unix.AF_INET)
+	copy(e.Address[2:], []byte{1, 187, 192, 0, 2, 9})
+	copy(e.Args[:], args)
+	return e
+}
+
+func unixTo(path string) *Event {
+	e := &Event{Kind: Denial, Errno: unix.EACCES, Socket: &Socket{Family: unix.AF_UNIX, Type: unix.SOCK_STREAM}, Address: []byte{0, 0}}
+	binary.NativeEndian.PutUint16(e.Address, unix.AF_UNIX)
+	e.Address = append(e.Address, path...)
+	return e
+}
+
+func with(errno unix.Errno, args ...uint64) *Event {
+	e := &Event{Kind: Denial, Errno: errno}
+	copy(e.Args[:], args)
+	return e
+}
+
+func (e *Event) and(change func(*Event)) *Event { change(e); return e }
+
+const minus1 = 1<<64 - 1
+
+func TestJudge(t *testing.T) {
+	tcp, udp := Socket{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_TCP}, Socket{unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_UDP}
+	for _, tt := range []struct {
+		name, call  string
+		e           *Event
+		kind        event.Type
+		door, cause string
+		want        string // blocker, target or path
+	}{
+		{"shell", "execve", asks("/bin/bash"), event.ExecDenied, "exec-direct", "view", "/usr/bin/bash"},
+		{"relative", "execve", asks("x/../y").and(func(e *Event) { e.Base.Text = "/work/sub" }), event.ExecDenied, "exec-workspace", "view", "/work/sub/y"},
+		// Where the folder is unknown, nothing is claimed about the path.
+		{"relative to nowhere", "execve", asks("y"), event.ExecDenied, "exec-direct", "view", ""},
+		{"beside the workspace", "execve", asks("/workspace/y"), event.ExecDenied, "exec-direct", "view", "/workspace/y"},
+		{"tmp", "execve", asks("/tmp/a"), event.ExecDenied, "exec-workspace", "view", "/tmp/a"},
+		{"script whose interpreter is not pinned", "execve", asks("/opt/agent/run.py"), event.ExecDenied, "exec-direct", "view", "/usr/bin/python3"},
+		{"pinned", "execve", asks("/usr/bin/rg"), event.ExecDenied, "exec-direct", "unknown", "/usr/bin/rg"},
+		{"descriptor under a filter", "execveat", with(unix.EPERM).and(func(e *Event) { e.Base.Text = "/usr/bin/env" }), event.ExecDenied, "exec-direct", "seccomp", "/usr/bin/env"},
+		{"memfd by descriptor", "execveat", asks("").and(func(e *Event) { e.Base = Text{Text: "/memfd:a", Detached: true}; e.Image = &Image{} }), event.ExecDenied, "exec-memfd", "view", "/memfd:a"},
+		{"loader", "mmap", with(unix.EPERM).and(func(e *Event) { e.Exe.Text, e.Base.Text, e.NoExec = "/lib64/ld-linux-x86-64.so.2", "/work/a", true }), event.ExecDenied, "exec-ldso", "view", "/work/a"},
+		{"dlopen", "mmap", with(unix.EPERM).and(func(e *Event) { e.Exe.Text, e.Base.Text, e.NoExec = "/opt/agent/agent", "/work/a.so", true }), event.ExecDenied, "exec-inject", "view", "/work/a.so"},
+		{"memfd_create", "memfd_create", with(unix.ENOSYS), event.MemfdDenied, "exec-memfd", "seccomp", ""},
+
+		{"kill", "kill", with(unix.EPERM, 42, 15), event.SignalDenied, "sig", "landlock", "pid 42, SIGTERM"},
+		{"kill 1", "kill", with(unix.EPERM, 1, 9), event.SignalDenied, "pid1", "landlock", "pid 1, SIGKILL"},
+		{"group", "kill", with(unix.EPERM, minus1-6, 0), event.SignalDenied, "sig", "landlock", "group 7, signal 0"},
+		{"tgkill", "tgkill", with(unix.EPERM, 42, 43, 9), event.SignalDenied, "sig", "landlock", "pid 42, SIGKILL"},
+		{"pidfd", "pidfd_send_signal", with(unix.EPERM, 1, 9), event.SignalDenied, "sig", "landlock", "pidfd 1, SIGKILL"},
+		{"ptrace", "ptrace", with(unix.EPERM, unix.PTRACE_ATTACH, 42), event.PtraceDenied, "ptrace", "seccomp", "pid 42"},
+		{"memory of pid 1", "process_vm_readv", with(unix.EPERM, 1), event.PtraceDenied, "pid1", "seccomp", "pid 1"},
+		{"limit of pid 1", "prlimit64", with(unix.ENOSYS, 1, unix.RLIMIT_CPU), event.SignalDenied, "pid1", "seccomp", "pid 1"},
+		{"core limit", "prlimit64", with(unix.ENOSYS, 0, unix.RLIMIT_CORE), event.SyscallDenied, "core-helper", "seccomp", "limit 4"},
+		{"raised limit", "prlimit64", with(unix.EPERM, 0, unix.RLIMIT_NOFILE), event.SyscallDenied, "", "dac", "limit 7"},
+		{"own priority", "setpriority", with(unix.EACCES, 0, 0, minus1), event.SyscallDenied, "", "dac", "own"},
+
+		{"unshare", "unshare", with(unix.EPERM, unix.CLONE_NEWUSER), event.NSDenied, "ns", "seccomp", ""},
+		{"mount", "mount", asks("/mnt"), event.NSDenied, "ns", "seccomp", "/mnt"},
+		{"io_uring", "io_uring_setup", with(unix.ENOSYS), event.SyscallDenied, "kernel", "seccomp", ""},
+		{"setuid", "setresuid", with(unix.EPERM), event.SyscallDenied, "setid", "dac", ""},
+		{"TIOCSTI with high bits", "ioctl", with(unix.EPERM, 0, 1<<32|unix.TIOCSTI), event.SyscallDenied, "tty", "seccomp", "request 0x5412"},
+		{"another ioctl", "ioctl", with(unix.EPERM, 0, 1), event.SyscallDenied, "", "unknown", "request 0x1"},
+		{"lease", "fcntl", with(unix.EPERM, 3, unix.F_SETLEASE), event.FileDenied, "file-lease", "seccomp", "command 1024"},
+
+		{"another host", "connect", inet4(tcp), event.NetDenied, "net-host", "landlock", "tcp 192.0.2.9:443"},
+		{"no network", "connect", inet4(tcp).and(func(e *Event) { e.Errno = unix.ENETUNREACH }), event.NetDenied, "net-host", "net", "tcp 192.0.2.9:443"},
+		{"dns", "sendto", inet4(udp).and(func(e *Event) { e.Errno = unix.ENETUNREACH }), event.NetDenied, "net-udp", "net", "udp 192.0.2.9:443"},
+		{"mptcp", "connect", inet4(Socket{unix.AF_INET, unix.SOCK_STREAM, 262}), event.NetDenied, "net-mptcp", "landlock", "mptcp 192.0.2.9:443"},
+		{"fast open", "sendto", inet4(tcp, 0, 0, 0, unix.MSG_FASTOPEN), event.NetDenied, "net-tfo", "seccomp", "tcp 192.0.2.9:443"},
+		{"fast open by msghdr", "sendmsg", inet4(tcp, 0, 0, unix.MSG_FASTOPEN), event.NetDenied, "net-tfo", "seccomp", "tcp 192.0.2.9:443"},
+		{"fast open by option", "setsockopt", with(unix.EPERM, 0, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT), event.NetDenied, "net-tfo", "seccomp", "option 30 of level 6"},
+		{"bind", "bind", inet4(tcp), event.NetDenied, "net-listen", "landlock", "tcp 192.0.2.9:443"},
+		{"vsock", "socket", with(unix.EPERM, unix.AF_VSOCK, unix.SOCK_STREAM), event.NetDenied, "net-family", "seccomp", "vsock"},
+		{"raw", "socket", with(unix.EPERM, unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 1), event.NetDenied, "net-udp", "seccomp", "ip type 3 protocol 1"},
+		{"docker", "connect", unixTo("/run/docker.sock\x00"), event.NetDenied, "unix-path", "dac", "unix /run/docker.sock"},
+		{"abstract", "connect", unixTo("\x00name"), event.NetDenied, "unix-abstract", "landlock", "unix @name"},
+		{"received descriptors", "recvmsg", with(unix.EPERM), event.NetDenied, "exec-scm", "seccomp", ""},
+
+		{"set-uid", "fchmodat", asks("/work/a").and(func(e *Event) { e.Args[2] = 0o4755 }), event.FileDenied, "file-suid", "seccomp", "/work/a"},
+		{"mode", "fchmodat", asks("/usr/a").and(func(e *Event) { e.Args[2] = 0o755 }), event.FileDenied, "file-meta", "landlock", "/usr/a"},
+		{"fifo", "mknodat", asks("/work/f").and(func(e *Event) { e.Args[2] = unix.S_IFIFO | 0o644 }), event.FileDenied, "file-fifo", "landlock", "/work/f"},
+		{"secret", "openat", asks("/etc/shadow"), event.FileDenied, "file-secret", "landlock", "/etc/shadow"},
+		{"hook", "openat", asks("/work/.git/hooks/pre-commit").and(func(e *Event) { e.Args[2] = unix.O_WRONLY | unix.O_CREAT }), event.FileDenied, "file-git", "landlock", "/work/.git/hooks/pre-commit"},
+		{"sysctl", "openat", asks("/proc/sys/kernel/core_pattern").and(func(e *Event) { e.Args[2] = unix.O_WRONLY }), event.FileDenied, "file-proc", "landlock", "/proc/sys/kernel/core_pattern"},
+		{"swap", "openat", asks("/usr/bin/rg").and(func(e *Event) { e.Args[2] = unix.O_RDWR }), event.FileDenied, "exec-swap", "landlock", "/usr/bin/rg"},
+		{"cgroup", "openat", asks("/sys/fs/cgroup/cgroup.procs").and(func(e *Event) { e.Args[2] = unix.O_WRONLY }), event.FileDenied, "cg-escape", "landlock", "/sys/fs/cgroup/cgroup.procs"},
+	} {
+		c := calls[int(numberOf(tt.call))]
+		tt.e.NR = c.nr
+		v := rules.judge(c, tt.e)
+		got := v.target
+		if got == "" {
+			got = v.blocker
+		}
+		if got == "" {
+			got = v.path
+		}
+		if v.kind != tt.kind || v.door != tt.door || v.cause != tt.cause || got != tt.want {
+			t.Errorf("%s: got %s, %q, %s, %q, want %s, %q, %s, %q", tt.name, v.kind, v.door, v.cause, got, tt.kind, tt.door, tt.cause, tt.want)
+		}
+		if _, known := sidedoor.ByID(v.door); v.door != "" && !known {
+			t.Errorf("%s: no door %s in the catalogue", tt.name, v.door)
+		}
+	}
+}
+
+func TestProbesAreMarked(t *testing.T) {
+	if v := rules.judge(calls[unix.SYS_KILL], with(unix.EPERM, 42, 0)); !v.probe {
+		t.Error("signal 0 is a question")
+	}
+	e := asks("/bin/sh").and(func(e *Event) { e.NR, e.Args[4] = unix.SYS_EXECVEAT, atExecveCheck })
+	if v := rules.judge(calls[unix.SYS_EXECVEAT], e); !v.probe {
+		t.Error("AT_EXECVE_CHECK is a question")
+	}
+}
+
+func TestWithoutLayersNothingIsBlamed(t *testing.T) {
+	var none Policy
+	for call, want := range map[string]string{"execve": causeDAC, "unshare": causeUnknown, "kill": causeUnknown, "connect": causeUnknown} {
+		if v := none.judge(calls[int(numberOf(call))], with(unix.EACCES, 5)); v.cause != want {
+			t.Errorf("%s: got %s, want %s", call, v.cause, want)
+		}
+	}
+}

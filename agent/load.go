@@ -1,0 +1,152 @@
+package agent
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+	"golang.org/x/sys/unix"
+
+	"github.com/sharness/sharness/bpf"
+)
+
+// MaxCgroups is how many cgroups one Tracer follows.
+const MaxCgroups = 8
+
+// Options say what is traced.
+type Options struct {
+	Cgroups []string `json:"cgroups"` // folders in the cgroup2 hierarchy; what is below counts too. A record's slot is the index here
+	Maps    bool     `json:"maps"`    // executable mappings of files too, for learning
+	Files   bool     `json:"files"`   // refusals of calls that take a path; off, because programs look for files they may not read
+}
+
+// Tracer is the attached programs. Its methods are for one goroutine.
+type Tracer struct {
+	objects bpf.TraceObjects
+	links   []link.Link
+	rings   *rings
+	boot    time.Time   // when CLOCK_BOOTTIME was zero
+	ends    [64]procKey // of processes, the latest
+	next    int
+}
+
+// Load loads and attaches; when it returns, everything that happens below the cgroups is seen. It needs CAP_BPF and
+// CAP_PERFMON, or root, and a kernel of at least 5.17 with BTF. The caller calls Close, or ends.
+func Load(o Options) (*Tracer, error) {
+	t := &Tracer{}
+	if err := t.load(o); err != nil {
+		return nil, fmt.Errorf("trace: %w", errors.Join(explain(err), t.Close()))
+	}
+	return t, nil
+}
+
+func (t *Tracer) load(o Options) error {
+	if len(o.Cgroups) == 0 || len(o.Cgroups) > MaxCgroups {
+		return fmt.Errorf("%d cgroups to follow, want 1 to %d", len(o.Cgroups), MaxCgroups)
+	}
+	spec, err := bpf.LoadTrace()
+	if err != nil {
+		return fmt.Errorf("read programs: %w", err)
+	}
+	if err := configure(spec, o); err != nil {
+		return err
+	}
+	if err := spec.LoadAndAssign(&t.objects, nil); err != nil {
+		return fmt.Errorf("load programs: %w", err)
+	}
+	if err := follow(t.objects.Cgroups, o.Cgroups); err != nil {
+		return err
+	}
+	if t.boot, err = bootTime(); err != nil {
+		return err
+	}
+	if t.rings, err = openRings(&t.objects.TraceMaps); err != nil {
+		return err
+	}
+	for _, p := range []*ebpf.Program{t.objects.ProcessFork, t.objects.ProcessExec, t.objects.ProcessExit,
+		t.objects.SignalGenerate, t.objects.SysExit} {
+		l, err := link.AttachTracing(link.TracingOptions{Program: p})
+		if err != nil {
+			return fmt.Errorf("attach %s: %w", p, err)
+		}
+		t.links = append(t.links, l)
+	}
+	return nil
+}
+
+func configure(spec *ebpf.CollectionSpec, o Options) error {
+	var random [16]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return fmt.Errorf("seed: %w", err)
+	}
+	seed := [2]uint64{binary.LittleEndian.Uint64(random[:]), binary.LittleEndian.Uint64(random[8:])}
+	var maps uint32
+	if o.Maps {
+		maps = 1
+	}
+	return errors.Join(
+		spec.Variables["slots"].Set(uint32(len(o.Cgroups))),
+		spec.Variables["want_maps"].Set(maps),
+		spec.Variables["seed"].Set(seed),
+		spec.Variables["calls"].Set(callTable(o)),
+	)
+}
+
+func follow(array *ebpf.Map, dirs []string) error {
+	for i, dir := range dirs {
+		fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open cgroup %s: %w", dir, err)
+		}
+		err = array.Put(uint32(i), uint32(fd))
+		_ = unix.Close(fd)
+		if err != nil {
+			return fmt.Errorf("follow cgroup %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+func bootTime() (time.Time, error) {
+	var since unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &since); err != nil {
+		return time.Time{}, fmt.Errorf("clock_gettime: %w", err)
+	}
+	return time.Now().Add(-time.Duration(since.Nano())), nil
+}
+
+// explain puts the reason a person can act on before an errno that says little: the library hints at a memory limit
+// that has not counted since 5.11.
+func explain(err error) error {
+	if errors.Is(err, btf.ErrNotFound) || errors.Is(err, btf.ErrNotSupported) {
+		return fmt.Errorf("the kernel lacks type information (BTF) that is needed: %w", err)
+	}
+	if errors.Is(err, os.ErrPermission) {
+		return fmt.Errorf("needs CAP_BPF and CAP_PERFMON, and a kernel whose lockdown allows it: %w", err)
+	}
+	return err
+}
+
+// Close detaches. It takes less than a millisecond.
+func (t *Tracer) Close() error {
+	var errs []error
+	for _, l := range t.links {
+		errs = append(errs, l.Close())
+	}
+	t.links = nil
+	if t.rings != nil {
+		errs = append(errs, t.rings.close())
+		t.rings = nil
+	}
+	if t.objects.SysExit != nil {
+		errs = append(errs, t.objects.Close())
+		t.objects = bpf.TraceObjects{}
+	}
+	return errors.Join(errs...)
+}

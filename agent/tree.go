@@ -1,0 +1,80 @@
+package agent
+
+import "path"
+
+// tree is the processes of the domain, from what the kernel side said of them. A process is a pid and a start time.
+type tree struct {
+	nodes   map[procKey]*node
+	gone    []procKey // ended, oldest first: a denial may still be read after its process's end
+	orphans uint64    // processes whose parent was not seen although one was: something was lost
+	full    uint64    // processes that found no room
+	rooted  bool
+}
+
+type procKey struct {
+	pid   int
+	start uint64
+}
+
+type node struct {
+	parent procKey
+	name   string
+}
+
+// maxProcs bounds the tree, above what a session's pids limit lets live at once; maxGone how many ended ones it keeps.
+const (
+	maxProcs     = 1 << 16
+	maxGone      = 4096
+	maxAncestors = 32
+)
+
+func newTree() *tree { return &tree{nodes: map[procKey]*node{}} }
+
+func keyOf(p *Proc) procKey { return procKey{p.PID, p.StartNS} }
+
+// see makes sure that a process is known.
+func (t *tree) see(p *Proc) *node {
+	key := keyOf(p)
+	if n := t.nodes[key]; n != nil {
+		return n
+	}
+	parent := procKey{p.Parent, p.ParentStart}
+	if t.nodes[parent] == nil {
+		if t.rooted {
+			t.orphans++
+		}
+		t.rooted = true
+	}
+	n := &node{parent: parent, name: p.Comm}
+	if len(t.nodes) >= maxProcs {
+		t.full++
+		return n
+	}
+	t.nodes[key] = n
+	return n
+}
+
+func (t *tree) ran(e *Event) { t.see(&e.Proc).name = path.Base(e.Exe.Text) }
+
+func (t *tree) ended(p *Proc) {
+	key := keyOf(p)
+	if t.nodes[key] == nil {
+		return
+	}
+	t.gone = append(t.gone, key)
+	if len(t.gone) > maxGone {
+		delete(t.nodes, t.gone[0])
+		t.gone = t.gone[1:]
+	}
+}
+
+// ancestors names who made p, nearest first.
+func (t *tree) ancestors(p *Proc) []string {
+	var out []string
+	key := t.see(p).parent
+	for n := t.nodes[key]; n != nil && len(out) < maxAncestors; n = t.nodes[key] {
+		out = append(out, n.name)
+		key = n.parent
+	}
+	return out
+}
