@@ -1,6 +1,7 @@
-// Command sharness-agent is the process that holds the event sinks. The supervisor starts it with a uid of its own, the
-// receiving ends of the producers' sockets and the opened sinks; it gives up everything else before it reads a byte.
-// People do not start it.
+// Command sharness-agent is the process that holds the event sinks and traces the domain. The supervisor starts it with
+// the receiving ends of the producers' sockets and the opened sinks, either with a uid of its own, or as root: then it
+// attaches the tracing programs first and takes that uid itself. It gives up everything else before it reads a byte of an
+// event. People do not start it.
 package main
 
 import (
@@ -30,6 +31,7 @@ type Config struct {
 	sink.Config
 	Fold    event.FoldOptions `json:"fold"`
 	Confine confine.Drop      `json:"confine"` // Keep is filled in here
+	Trace   *Trace            `json:"trace,omitempty"`
 }
 
 func main() {
@@ -48,14 +50,33 @@ func run() error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
+	parent := os.Getppid()
+	config.Confine.Keep = config.FDs()
+	var tracer *tracing
+	if config.Trace != nil {
+		config.Confine.Keep = append(config.Confine.Keep, config.Trace.Ready)
+		if tracer, err = startTracing(&config); err != nil {
+			return err
+		}
+	}
 	collector, err := sink.New(config.Config, config.Fold)
 	if err != nil {
 		return err
 	}
 	_, _ = time.Now().Zone() // reads /etc/localtime, which no longer exists for us in a moment
-	config.Confine.Keep = config.FDs()
+	if tracer != nil {
+		if err := tracer.drop(parent); err != nil {
+			return err
+		}
+	}
 	if err := confine.Self(config.Confine); err != nil {
 		return err
+	}
+	if tracer != nil {
+		if err := tracer.ready(); err != nil {
+			return err
+		}
+		go tracer.run(ctx, config.Fold)
 	}
 	return collector.Run(ctx)
 }

@@ -42,18 +42,19 @@ func build(t *testing.T) string {
 	return bin
 }
 
-// agent is a started sharness-agent, as the supervisor starts it.
-type agent struct {
+// process is a started sharness-agent, as the supervisor starts it.
+type process struct {
 	cmd    *exec.Cmd
 	sender *sink.Sender
 	log    string
 	stderr *bytes.Buffer
+	ready  *os.File // of a tracing one
 }
 
-func startAgent(t *testing.T, change func(*Config)) *agent {
+func startAgent(t *testing.T, change func(*Config)) *process {
 	t.Helper()
 	kerneltest.RequireRoot(t)
-	a := &agent{log: filepath.Join(t.TempDir(), "log"), stderr: &bytes.Buffer{}}
+	a := &process{log: filepath.Join(t.TempDir(), "log"), stderr: &bytes.Buffer{}}
 	send, receive, err := sink.Pair()
 	if err != nil {
 		t.Fatal(err)
@@ -81,12 +82,17 @@ func startAgent(t *testing.T, change func(*Config)) *agent {
 	if change != nil {
 		change(&c)
 	}
+	if c.Trace != nil {
+		files = append(files, a.traceFile(t, &c))
+	}
 	files[2] = memfd(t, c)
 	a.cmd = exec.Command(build(t))
 	a.cmd.ExtraFiles = files
 	a.cmd.Env = []string{}
 	a.cmd.Stderr = a.stderr
-	a.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: testID, Gid: testID, Groups: []uint32{}}}
+	if c.Trace == nil {
+		a.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: testID, Gid: testID, Groups: []uint32{}}}
+	}
 	if err := a.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +122,7 @@ func memfd(t *testing.T, c Config) *os.File {
 	return f
 }
 
-func (a *agent) wait(t *testing.T) error {
+func (a *process) wait(t *testing.T) error {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- a.cmd.Wait() }()
@@ -129,7 +135,7 @@ func (a *agent) wait(t *testing.T) error {
 	}
 }
 
-func (a *agent) events(t *testing.T) []*event.Event {
+func (a *process) events(t *testing.T) []*event.Event {
 	t.Helper()
 	b, err := os.ReadFile(a.log)
 	if err != nil {
@@ -147,7 +153,7 @@ func (a *agent) events(t *testing.T) []*event.Event {
 }
 
 // waitForLine waits until the agent has written something: it is confined before it reads its first event.
-func (a *agent) waitForLine(t *testing.T) {
+func (a *process) waitForLine(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		if st, err := os.Stat(a.log); err == nil && st.Size() > 0 {
