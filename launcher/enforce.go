@@ -8,6 +8,7 @@ package launcher
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -203,10 +204,19 @@ func (r *run) open() error {
 // them can be told.
 func (r *run) startServices(orchestrator bool) error {
 	var err error
-	if r.sink, err = startSink(r.sp, r.s, r.opened, r.unlogged); err != nil {
+	var trace *traceConfig
+	var untraced error
+	if orchestrator {
+		trace, untraced = r.s.trace(r.group)
+	}
+	if r.sink, err = startSink(r.sp, r.s, r.opened, trace, r.unlogged); err != nil {
 		return err
 	}
 	r.events = r.sink.events
+	if untraced = errors.Join(untraced, r.sink.untraced); untraced != nil {
+		r.o.Notice(fmt.Sprintf("denials are not reported, what is denied stays denied: %v", untraced))
+		r.events.Send(event.Event{Type: event.LayerOpen, Layer: "trace", Detail: untraced.Error()})
+	}
 	r.reportLayers()
 	if r.watcher, err = startWatcher(r.sp, r.s, r.events, r.sink.ends[feedWatch], r.onHint, r.onReplaced, r.fail); err != nil {
 		return err

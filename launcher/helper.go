@@ -28,6 +28,9 @@ type helperSpec struct {
 	extra   []*os.File
 }
 
+// firstExtraFD is the number of the first of a helper's extra descriptors: after 0-2, control, events and config.
+const firstExtraFD = 6
+
 // helperProcess is a helper that runs.
 type helperProcess struct {
 	pid   int

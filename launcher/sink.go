@@ -25,12 +25,14 @@ var feedNames = [feeds]string{"supervisor", "sharness-bashd", "sharness-relay", 
 
 // sinkProcess is sharness-agent, which alone writes what comes from a domain into files.
 type sinkProcess struct {
-	events *sink.Sender // the supervisor's own
-	ends   [feeds]*os.File
-	feeds  []sink.Feed // the receiving ends
-	opened []sink.Opened
-	keeper *keeper
-	starts uint64
+	events   *sink.Sender // the supervisor's own
+	ends     [feeds]*os.File
+	feeds    []sink.Feed // the receiving ends
+	opened   []sink.Opened
+	trace    *traceConfig // nil: nothing is traced
+	untraced error        // why the newest one traces nothing
+	keeper   *keeper
+	starts   uint64
 }
 
 // agentConfig is what cmd/sharness-agent reads.
@@ -38,6 +40,7 @@ type agentConfig struct {
 	sink.Config
 	Fold    event.FoldOptions `json:"fold"`
 	Confine confine.Drop      `json:"confine"`
+	Trace   *traceConfig      `json:"trace,omitempty"`
 }
 
 // openSinks opens what the user named with the user's reach, before anything of the session exists.
@@ -69,8 +72,8 @@ func openSinks(s *Session, specs []sink.Spec) (opened []sink.Opened, err error) 
 
 // startSink starts sharness-agent with sinks that stay the caller's, and starts it again when it dies: lost is told when
 // that does not help.
-func startSink(sp *spawner, s *Session, opened []sink.Opened, lost func(error)) (*sinkProcess, error) {
-	k := &sinkProcess{opened: opened}
+func startSink(sp *spawner, s *Session, opened []sink.Opened, trace *traceConfig, lost func(error)) (*sinkProcess, error) {
+	k := &sinkProcess{opened: opened, trace: trace}
 	for i := range feeds {
 		send, receive, err := sink.Pair()
 		if err != nil {
@@ -100,10 +103,32 @@ func (k *sinkProcess) start(sp *spawner, s *Session) (*helperProcess, error) {
 		return nil, err
 	}
 	uid := helperUID(s.UID, helperAgent)
-	p, err := sp.startHelper(helperSpec{name: "sharness-agent", uid: uid, gid: uid, events: files[1], extra: files[3:],
-		config: agentConfig{Config: config, Confine: confine.Drop{Landlock: s.helperLandlock(), Seccomp: progs}}})
+	spec := helperSpec{name: "sharness-agent", uid: uid, gid: uid, events: files[1], extra: files[3:]}
+	agent := agentConfig{Config: config, Confine: confine.Drop{Landlock: s.helperLandlock(), Seccomp: progs}}
+	var ready *os.File
+	if k.trace != nil {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		defer w.Close()
+		trace := *k.trace
+		trace.Ready = firstExtraFD + len(spec.extra)
+		spec.uid, spec.gid, spec.extra = 0, 0, append(spec.extra, w)
+		agent.Trace, ready = &trace, r
+	}
+	spec.config = agent
+	p, err := sp.startHelper(spec)
 	if err != nil {
 		return nil, err
+	}
+	if ready != nil {
+		spec.extra[len(spec.extra)-1].Close()
+		if err := awaitTracer(ready); err != nil {
+			// Enforcement stands without it: what is denied stays denied, and is not told.
+			k.untraced = err
+		}
 	}
 	if k.starts > 0 {
 		k.events.Send(event.Event{Type: event.EventsLost, Layer: "sharness-agent", Cause: "restart",

@@ -85,11 +85,14 @@ func (v *view) link(path string) error {
 	return nil
 }
 
+// rootLinks are the names in / that merged distributions link into /usr.
+var rootLinks = []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"}
+
 // trees adds the system trees of a view, and the links beside /usr that merged distributions keep in /.
 func (v *view) trees(paths []string, attr, access uint64) error {
 	paths = slices.Clone(paths)
 	slices.Sort(paths)
-	for _, p := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
+	for _, p := range rootLinks {
 		if _, err := os.Lstat(p); err == nil && slices.Contains(paths, "/usr") && !slices.Contains(paths, p) {
 			paths = append(paths, p)
 		}
