@@ -20,6 +20,7 @@ type Policy struct {
 	Protected []string            `json:"protected"` // read-only names in the workspace, absolute
 	Layers    []string            `json:"layers"`    // those that hold in this session: landlock, view, seccomp, net, …
 	Client    string              `json:"client"`    // how a command is run instead; for hints
+	Stage     string              `json:"stage"`     // the program that tries the doors before it becomes the orchestrator
 }
 
 func (p *Policy) holds(layer string) bool { return slices.Contains(p.Layers, layer) }

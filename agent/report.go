@@ -66,6 +66,9 @@ func (r *Reporter) describe(e *Event) event.Event {
 	if e.Repeats > 0 {
 		ev.Count = 1 + e.Repeats
 	}
+	if r.policy.Stage != "" && e.Exe.Text == r.policy.Stage {
+		ev.Phase = "probe"
+	}
 	if e.Kind == Killed {
 		killed(&ev, e)
 		return ev

@@ -33,6 +33,7 @@ type tracePolicy struct {
 	Scratch   []string          `json:"scratch"`
 	Layers    []string          `json:"layers"`
 	Client    string            `json:"client"`
+	Stage     string            `json:"stage"`
 }
 
 // traceReport is the tracer's one word, said before it has read anything.
@@ -49,9 +50,13 @@ func (s *Session) trace(group *cgroup) (*traceConfig, error) {
 	if group.unified == "" {
 		return nil, errors.New("no cgroup2 hierarchy is mounted, by which the tracing programs know the orchestrator")
 	}
+	stage, err := Helper("sharness-init")
+	if err != nil {
+		return nil, err
+	}
 	m, uid := s.Manifest, helperUID(s.UID, helperAgent)
 	p := tracePolicy{
-		Routed: s.routes(), Links: map[string]string{}, Workspace: s.Workspace.Name(), Scratch: []string{"/tmp", "/var/tmp", "/dev/shm"}, Client: viewClient,
+		Routed: s.routes(), Links: map[string]string{}, Workspace: s.Workspace.Name(), Scratch: []string{"/tmp", "/var/tmp", "/dev/shm"}, Client: viewClient, Stage: stage,
 	}
 	for _, e := range m.Exec {
 		p.Exec = append(p.Exec, e.Path)
