@@ -41,10 +41,6 @@ bin/sharness-bash: cmd/sharness-bash/client.c $(wildcard cmd/sharness-bash/*.h)
 	@mkdir -p bin
 	$(CC) $(CLIENT) -o $@ $<
 
-# What it makes is committed; a test compares it with the source.
-generate:
-	$(GO) generate ./bpf
-
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/sharness $(DESTDIR)$(PREFIX)/share/man/man1 \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
