@@ -179,6 +179,16 @@ type Learned struct {
 	Kernel   string    `yaml:"kernel,omitempty"`
 	Sharness string    `yaml:"sharness,omitempty"`
 	Runs     int       `yaml:"runs,omitempty"`
+
+	Images []LearnedImage `yaml:"images,omitempty"` // ordered by path
+}
+
+// LearnedImage counts how often the runs executed and mapped one file.
+type LearnedImage struct {
+	Path  string `yaml:"path"`
+	Runs  int    `yaml:"runs,omitempty"` // in which it was seen
+	Execs int    `yaml:"execs,omitempty"`
+	Maps  int    `yaml:"maps,omitempty"`
 }
 
 // Size is a number of bytes, written as an integer with a unit: B, KiB, MiB, GiB, TiB.

@@ -3,6 +3,8 @@ package manifest
 import (
 	"fmt"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -34,7 +36,7 @@ func Merge(a, b *Manifest) (*Manifest, error) {
 	m.list("secrets.env", &x.Secrets.Env, y.Secrets.Env)
 	either(m, "secrets.rules", &x.Secrets.Rules, y.Secrets.Rules)
 	m.list("integrity", &x.Integrity, y.Integrity)
-	x.Learned = mergeLearned(x.Learned, y.Learned)
+	x.Learned = MergeLearned(x.Learned, y.Learned)
 	if m.err == nil {
 		m.err = x.Validate()
 	}
@@ -160,7 +162,8 @@ func (m *merger) sandbox(a *Sandbox, b Sandbox) {
 	m.list("sandbox.drop", &a.Drop, b.Drop)
 }
 
-func mergeLearned(a, b *Learned) *Learned {
+// MergeLearned adds the runs of two headers up. Either may be nil.
+func MergeLearned(a, b *Learned) *Learned {
 	if a == nil || b == nil {
 		if a == nil {
 			return b
@@ -173,7 +176,27 @@ func mergeLearned(a, b *Learned) *Learned {
 	}
 	l.Complete, l.Runs = a.Complete && b.Complete, a.Runs+b.Runs
 	l.At = later(a.At, b.At)
+	l.Images = mergeImages(a.Images, b.Images)
 	return &l
+}
+
+// maxCount is well within what a number of the manifest may be.
+const maxCount = 1 << 30
+
+func mergeImages(a, b []LearnedImage) []LearnedImage {
+	all := slices.Clone(a)
+	for _, i := range b {
+		at := slices.IndexFunc(all, func(x LearnedImage) bool { return x.Path == i.Path })
+		if at < 0 {
+			all = append(all, i)
+			continue
+		}
+		all[at].Runs = min(all[at].Runs+i.Runs, maxCount)
+		all[at].Execs = min(all[at].Execs+i.Execs, maxCount)
+		all[at].Maps = min(all[at].Maps+i.Maps, maxCount)
+	}
+	slices.SortFunc(all, func(a, b LearnedImage) int { return strings.Compare(a.Path, b.Path) })
+	return all
 }
 
 func later(a, b time.Time) time.Time {

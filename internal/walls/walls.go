@@ -26,6 +26,8 @@ var Rooms = []Room{
 
 	{Path: "bpf", Ours: nil},
 	{Path: "agent", Ours: []string{"bpf", "manifest", "event", "internal/confine"}},
+	{Path: "agent/learn", Ours: []string{"manifest"}, Pure: true},
+	{Path: "agent/learn/record", Ours: []string{"agent", "agent/learn"}},
 
 	{Path: "bashserver/wire"},
 	{Path: "bashserver", Ours: []string{"bashserver/wire", "manifest", "event", "internal/confine"}},
@@ -59,12 +61,12 @@ var Rooms = []Room{
 	{Path: "internal/testrun"},
 	{Path: "internal/walls"},
 
-	{Path: "cmd/sharness", Ours: []string{"manifest", "event", "event/sink", "agent", "launcher", "launcher/host", "launcher/pin",
+	{Path: "cmd/sharness", Ours: []string{"manifest", "event", "event/sink", "agent", "agent/learn", "launcher", "launcher/host", "launcher/pin",
 		"launcher/resolve", "internal/sidedoor", "internal/embedded"}},
 	{Path: "cmd/sharness-init", Ours: []string{"launcher/stage"}},
 	{Path: "cmd/sharness-bashd", Ours: []string{"bashserver"}},
 	{Path: "cmd/sharness-relay", Ours: []string{"launcher/relay", "internal/confine"}},
-	{Path: "cmd/sharness-agent", Ours: []string{"agent", "event", "event/sink", "internal/confine"}},
+	{Path: "cmd/sharness-agent", Ours: []string{"agent", "agent/learn/record", "event", "event/sink", "internal/confine"}},
 	{Path: "cmd/sharness-watch", Ours: []string{"launcher/protect", "event", "event/sink", "internal/confine"}},
 	{Path: "cmd/sharness-probe", Ours: []string{"internal/sidedoor", "internal/sidedoor/attempt"}},
 	{Path: "cmd/sharness-bash"},

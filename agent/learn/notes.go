@@ -1,0 +1,97 @@
+package learn
+
+import (
+	"bytes"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// mark begins every remark of ours, so that the next run can take its predecessor's away.
+const mark = "# learned: "
+
+// note says how an image was seen, in words that are the same after every run of the same kind.
+func note(i *Image) string {
+	var b strings.Builder
+	switch {
+	case i.Script != "":
+		b.WriteString("script, run")
+	case i.Execs > 0:
+		b.WriteString("run")
+	default:
+		b.WriteString("mapped")
+	}
+	if len(i.By) > 0 {
+		b.WriteString(" by " + list(i.By))
+	}
+	var asked []string
+	for _, name := range i.Asked {
+		if name != i.Path {
+			asked = append(asked, name)
+		}
+	}
+	if len(asked) > 0 {
+		b.WriteString(" as " + list(asked))
+	}
+	return b.String()
+}
+
+// listed is how many names a remark holds at most.
+const listed = 3
+
+func list(names []string) string {
+	shown := []string{}
+	for _, n := range names[:min(len(names), listed)] {
+		shown = append(shown, quote(n))
+	}
+	s := strings.Join(shown, ", ")
+	if len(names) > listed {
+		s += " and others"
+	}
+	return s
+}
+
+// quote writes a name that may be anybody's so that it ends neither the remark nor the line.
+func quote(s string) string {
+	if q := strconv.QuoteToASCII(s); q != `"`+s+`"` || strings.Contains(s, "#") {
+		return q
+	}
+	return s
+}
+
+var entryLine = regexp.MustCompile(`^\s*- \{path: ("(?:[^"\\]|\\.)*"|[^,"]+), sha256: [0-9a-f]{64}[^}]*\}`)
+
+// Annotate puts the notes into the text of a manifest: behind the entries that stand on a line of their own, and above
+// the key route. It changes remarks alone.
+func Annotate(text []byte, notes map[string]string, routes []string) []byte {
+	var out bytes.Buffer
+	for line := range bytes.Lines(text) {
+		s := strings.TrimSuffix(string(line), "\n")
+		if strings.HasPrefix(strings.TrimSpace(s), mark) {
+			continue
+		}
+		if before, _, found := strings.Cut(s, " "+mark); found && entryLine.MatchString(s) {
+			s = strings.TrimRight(before, " ")
+		}
+		if strings.HasPrefix(s, "route:") {
+			for _, r := range slices.Sorted(slices.Values(routes)) {
+				if n := notes[r]; n != "" {
+					out.WriteString(mark + quote(r) + ": " + n + "\n")
+				}
+			}
+		}
+		if m := entryLine.FindStringSubmatch(s); m != nil && !strings.Contains(s[len(m[0]):], "#") {
+			name := m[1]
+			if unquoted, err := strconv.Unquote(name); err == nil {
+				name = unquoted
+			}
+			if n := notes[name]; n != "" && !slices.Contains(routes, path.Clean(name)) {
+				s += " " + mark + n
+			}
+		}
+		out.WriteString(s + "\n")
+	}
+	return out.Bytes()
+}
