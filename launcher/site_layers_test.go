@@ -23,8 +23,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// layersUID is the id of the domains here and of the files they work on: an ordinary user whom no session is given.
-const layersUID = 1900099997
+// layersUID is the id of the domains here and of the files they work on: an ordinary user whom no session is given, and
+// no other run of these tests either.
+var layersUID = 1900090000 + os.Getpid()%9000
 
 // layersSite is a session of which only the parts are there that make plans, and what it works on.
 type layersSite struct {
