@@ -41,6 +41,7 @@ type Options struct {
 	Stdio     [3]*os.File // the caller's 0-2
 	Sinks     []sink.Spec // where events go
 	Notice    func(string)
+	Learn     *Learn              // run in a wide view and record, instead of holding what runs to its pins
 	Ready     func(socket string) // Serve: called when the socket answers
 }
 
@@ -124,6 +125,7 @@ func open(o Options, orchestrator bool) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.learn = o.Learn
 	r := &run{o: o, s: s, failed: make(chan struct{})}
 	if err := r.check(orchestrator); err != nil {
 		s.Close()
@@ -156,7 +158,7 @@ func (r *run) check(orchestrator bool) error {
 	if !orchestrator {
 		return nil
 	}
-	if err := s.checkCommand(r.o.Path); err != nil {
+	if err := s.checkCommand(r.o.Path); err != nil && s.learn == nil {
 		return err
 	}
 	if _, err := s.routeTargets(); err != nil {
@@ -208,12 +210,18 @@ func (r *run) startServices(orchestrator bool) error {
 	var untraced error
 	if orchestrator {
 		trace, untraced = r.s.trace(r.group)
+		if untraced = r.observe(trace, untraced); untraced != nil && r.s.learn != nil {
+			return unlearned(untraced)
+		}
 	}
 	if r.sink, err = startSink(r.sp, r.s, r.opened, trace, r.unlogged); err != nil {
 		return err
 	}
 	r.events = r.sink.events
-	if untraced = errors.Join(untraced, r.sink.untraced); untraced != nil {
+	if untraced = errors.Join(untraced, r.sink.untraced); untraced != nil && r.s.learn != nil {
+		return unlearned(untraced)
+	}
+	if untraced != nil {
 		r.o.Notice(fmt.Sprintf("denials are not reported, what is denied stays denied: %v", untraced))
 		r.events.Send(event.Event{Type: event.LayerOpen, Layer: "trace", Detail: untraced.Error()})
 	}
@@ -236,6 +244,7 @@ func (r *run) startServices(orchestrator bool) error {
 func (r *run) reportLayers() {
 	r.events.Send(event.Event{Type: event.SessionStart, Data: map[string]any{
 		"manifest": r.s.Manifest.Name, "kernel": r.s.Features.Kernel, "landlock_abi": r.s.Decision.Landlock.ABI, "uid": r.s.UID,
+		"learn": r.s.learn != nil,
 	}})
 	for _, l := range r.s.Decision.Layers {
 		if l.Holds {

@@ -29,7 +29,8 @@ func (s *Session) orchestratorView(hosts []hostEntry) (*view, error) {
 		}
 	}()
 	v.identity(s.UID, s.home(), m.Shell, hosts)
-	if err := v.trees(m.Read, attrSystem, accessRead); err != nil {
+	trees, attr, access := s.systemTrees()
+	if err := v.trees(trees, attr, access); err != nil {
 		return nil, err
 	}
 	if err := v.etc(); err != nil {
@@ -196,6 +197,9 @@ func (s *Session) protected(set *protect.Set, absent bool) *stage.Protected {
 
 // attachPinned attaches one file executable, from the very mount that was hashed through (pin). The view owns it then.
 func (s *Session) attachPinned(v *view, path string, access uint64) {
+	if s.learn != nil && s.pins[path] == nil {
+		return // gone since the manifest was made
+	}
 	v.attach(s.pins[path], path, true)
 	delete(s.pins, path)
 	v.allow(path, access)

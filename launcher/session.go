@@ -42,6 +42,8 @@ type Session struct {
 	orchestratorFilter [][]byte
 	commandFilter      [][]byte
 
+	learn *Learn // not nil: what runs is recorded, and not held to its pins
+
 	lock    *os.File // of the workspace
 	dirLock *os.File // of Dir
 	slots   slots
@@ -330,6 +332,9 @@ func (s *Session) pin() error {
 	s.pins = map[string]*os.File{}
 	one := func(path, sum string) error {
 		mnt, err := cloneMount(path, clone{set: attrPinned, clear: unix.MOUNT_ATTR_NOEXEC})
+		if errors.Is(err, os.ErrNotExist) && s.learn != nil {
+			return nil
+		}
 		if err != nil {
 			return refusef("pinned file %s: %w", path, err)
 		}
@@ -338,7 +343,7 @@ func (s *Session) pin() error {
 		if err != nil {
 			return refusef("pinned file %s: %w", path, err)
 		}
-		if got != sum {
+		if got != sum && s.learn == nil {
 			return &ChangedError{What: "pinned file", Path: path, Old: sum, New: got}
 		}
 		return nil
@@ -368,7 +373,7 @@ func (s *Session) checkOwners(path string) error {
 			return err
 		}
 	}
-	if err := pin.CheckManifest(path, trees...); err != nil {
+	if err := pin.CheckManifest(path, trees...); err != nil && s.learn == nil {
 		return refusef("manifest %w", err)
 	}
 	for _, e := range s.Manifest.Exec {

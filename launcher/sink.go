@@ -117,6 +117,10 @@ func (k *sinkProcess) start(sp *spawner, s *Session) (*helperProcess, error) {
 		trace.Ready = firstExtraFD + len(spec.extra)
 		spec.uid, spec.gid, spec.extra = 0, 0, append(spec.extra, w)
 		agent.Trace, ready = &trace, r
+		if trace.Learn != nil {
+			trace.Learn = trace.Learn.at(firstExtraFD+len(spec.extra), k.starts > 0)
+			spec.extra = append(spec.extra, trace.Learn.out)
+		}
 	}
 	spec.config = agent
 	p, err := sp.startHelper(spec)
@@ -124,7 +128,7 @@ func (k *sinkProcess) start(sp *spawner, s *Session) (*helperProcess, error) {
 		return nil, err
 	}
 	if ready != nil {
-		spec.extra[len(spec.extra)-1].Close()
+		spec.extra[agent.Trace.Ready-firstExtraFD].Close()
 		if err := awaitTracer(ready); err != nil {
 			// Enforcement stands without it: what is denied stays denied, and is not told.
 			k.untraced = err
@@ -153,7 +157,7 @@ func (k *sinkProcess) finish() error {
 	for _, f := range k.ends[feedSupervisor+1:] {
 		f.Close()
 	}
-	return errors.Join(k.keeper.finish(5*time.Second), k.closeFeeds())
+	return errors.Join(k.keeper.finish(5*time.Second), k.closeFeeds(), k.trace.observed())
 }
 
 // closeFeeds lets go of the receiving ends. They stay open on our side before, so that no producer finds its channel

@@ -14,11 +14,13 @@ import (
 // traceConfig makes sharness-agent a tracer too: it is started as root, attaches, and takes uid before it reads a byte.
 // It and tracePolicy are what cmd/sharness-agent and package agent read; they decode strictly.
 type traceConfig struct {
-	Cgroups []string    `json:"cgroups"`
-	Policy  tracePolicy `json:"policy"`
-	UID     int         `json:"uid"`
-	GID     int         `json:"gid"`
-	Ready   int         `json:"ready"`
+	Cgroups []string     `json:"cgroups"`
+	Maps    bool         `json:"maps,omitempty"`
+	Policy  tracePolicy  `json:"policy"`
+	UID     int          `json:"uid"`
+	GID     int          `json:"gid"`
+	Ready   int          `json:"ready"`
+	Learn   *learnConfig `json:"learn,omitempty"`
 }
 
 // tracePolicy is what a denial is explained by.

@@ -55,6 +55,9 @@ func run() error {
 	var tracer *tracing
 	if config.Trace != nil {
 		config.Confine.Keep = append(config.Confine.Keep, config.Trace.Ready)
+		if config.Trace.Learn != nil {
+			config.Confine.Keep = append(config.Confine.Keep, config.Trace.Learn.FD)
+		}
 		if tracer, err = startTracing(&config); err != nil {
 			return err
 		}

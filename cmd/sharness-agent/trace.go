@@ -26,6 +26,7 @@ type Trace struct {
 	UID    int          `json:"uid"` // to drop to
 	GID    int          `json:"gid"`
 	Ready  int          `json:"ready"` // the writing end of a pipe: one Report, then closed; the domain is to start only after it
+	Learn  *Learn       `json:"learn,omitempty"`
 }
 
 // Report says how it went, once the process is confined.
@@ -117,10 +118,15 @@ func (t *tracing) run(ctx context.Context, fold event.FoldOptions) {
 		waitForHangUp(t.others)
 	}()
 	reporter := agent.NewReporter(t.config.Policy, fold, t.events.Send)
-	if err := t.tracer.Run(ctx, reporter); err != nil {
+	handler, recorded := t.config.Learn.record(reporter)
+	err := t.tracer.Run(ctx, handler)
+	if err != nil {
 		t.open(err.Error())
 	}
 	reporter.Finish(time.Now())
+	if err := recorded(err == nil); err != nil {
+		t.open(err.Error())
+	}
 }
 
 // open says that denials are not seen. They are denied all the same.
