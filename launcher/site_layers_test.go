@@ -207,11 +207,6 @@ func (x *layersSite) start(p *stage.Plan, v *view, netns *os.File) (string, erro
 	return string(out), errors.Join(err, d.end())
 }
 
-// unmount takes mounts out of a plan, below a path or at it.
-func unmount(p *stage.Plan, path string) {
-	p.Mounts = slices.DeleteFunc(p.Mounts, func(m stage.Mount) bool { return below(m.Target, path) })
-}
-
 // attributes changes the attributes of every mount of a view but those of the files that are pinned.
 func (x *layersSite) attributes(p *stage.Plan, v *view, set, clear uint64, targets ...string) {
 	x.t.Helper()

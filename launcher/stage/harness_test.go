@@ -18,8 +18,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// domainID is the uid and gid of every domain here: far above those that sessions allocate.
-const domainID = 1900099998
+// domainID is the uid and gid of every domain here: far above those that sessions allocate, and not that of another run
+// of these tests.
+var domainID = uint32(1900080000 + os.Getpid()%9000)
 
 // patience bounds every wait: what takes longer has hung.
 const patience = 10 * time.Second
@@ -299,7 +300,7 @@ func nothingLeft(t *testing.T) {
 }
 
 // processes with the id, zombies included.
-func processes(t *testing.T, id int) []string {
+func processes(t *testing.T, id uint32) []string {
 	t.Helper()
 	paths, err := filepath.Glob("/proc/[0-9]*/status")
 	if err != nil {
@@ -311,7 +312,7 @@ func processes(t *testing.T, id int) []string {
 		if err != nil {
 			continue // ended meanwhile
 		}
-		if f := statusFields(string(data)); strings.HasPrefix(f["Uid"], itoa(id)+" ") {
+		if f := statusFields(string(data)); strings.HasPrefix(f["Uid"], itoa(int(id))+" ") {
 			found = append(found, f["Pid"]+" "+f["Name"])
 		}
 	}

@@ -261,8 +261,11 @@ func TestUnknownOrderEndsTheDomain(t *testing.T) {
 }
 
 // supervisorChild stands in for the supervisor. It starts a domain and is killed once the target runs.
-func supervisorChild(json.RawMessage) (any, error) {
+func supervisorChild(id json.RawMessage) (any, error) {
 	runtime.LockOSThread() // PDEATHSIG is the end of this thread
+	if err := json.Unmarshal(id, &domainID); err != nil {
+		return nil, err
+	}
 	const given, status = 5, 6
 	unix.CloseOnExec(given)
 	unix.CloseOnExec(status)
@@ -292,7 +295,7 @@ func TestDomainEndsWithItsSupervisor(t *testing.T) {
 	}
 	status, given := os.NewFile(uintptr(ours), "status"), os.NewFile(uintptr(theirs), "given")
 	defer status.Close()
-	stderr, err := kerneltest.Child{Name: "supervisor", Setup: func(cmd *exec.Cmd) { cmd.ExtraFiles = append(cmd.ExtraFiles, given, status) }}.Start(t)
+	stderr, err := kerneltest.Child{Name: "supervisor", Input: domainID, Setup: func(cmd *exec.Cmd) { cmd.ExtraFiles = append(cmd.ExtraFiles, given, status) }}.Start(t)
 	given.Close()
 	if err == nil || err.Error() != "signal: killed" {
 		t.Fatalf("want the stand-in killed, got %v\n%s", err, stderr)
