@@ -111,7 +111,8 @@ func readRequest(fd int) (wire.Command, error) {
 	}
 	cmd, err := wire.DecodeCommand(data)
 	if err != nil {
-		return wire.Command{}, fmt.Errorf("request: %w", err)
+		// What is wrong with it quotes it, and so stays here (named).
+		return wire.Command{}, fmt.Errorf("request: %w", wire.ErrProtocol)
 	}
 	return cmd, nil
 }

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -119,7 +120,13 @@ func TestCwdReportNamesOnlyFoldersOfThePlan(t *testing.T) {
 }
 
 func TestRequestIsReadStrictly(t *testing.T) {
-	for name, data := range map[string]string{"empty": "", "garbage": strings.Repeat("garbage\x00", 40)} {
+	// A well-formed memfd whose path is not absolute: bashserver/wire would say so, with the path.
+	relative := binary.LittleEndian.AppendUint32(nil, 0x31434853)
+	const body = "garbage\x00/tmp\x00garbage\x00"
+	for _, n := range []uint32{uint32(16 + len(body)), 1, 0} {
+		relative = binary.LittleEndian.AppendUint32(relative, n)
+	}
+	for name, data := range map[string]string{"empty": "", "garbage": strings.Repeat("garbage\x00", 40), "relative path": string(relative) + body} {
 		if cmd, err := readRequest(memfd(t, []byte(data))); err == nil || !strings.HasPrefix(err.Error(), "request: ") || strings.Contains(err.Error(), "garbage") {
 			t.Errorf("%s: want an error that names the step alone, got %+v, %v", name, cmd, err)
 		}
