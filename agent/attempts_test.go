@@ -228,7 +228,12 @@ func enter() error {
 	if err := confine.ClearCaps(); err != nil {
 		return err
 	}
-	return confine.Landlock{ABI: 6, FS: true, Net: true, Scoped: true}.Restrict()
+	abi, err := confine.LandlockABI()
+	if err != nil {
+		return err
+	}
+	abi = min(abi, confine.MaxLandlockABI)
+	return confine.Landlock{ABI: abi, FS: true, Net: abi >= 4, Scoped: abi >= 6}.Restrict()
 }
 
 // attemptsChild makes the attempts of these numbers and says what it got.
