@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/sharness/sharness/launcher/host"
 	"github.com/sharness/sharness/launcher/protect"
 	"github.com/sharness/sharness/launcher/stage"
 	"golang.org/x/sys/unix"
@@ -228,7 +229,11 @@ func (s *Session) commandPlan(v *view, set *protect.Set, uid int, probe bool) *s
 
 // commandChecks is the self-probe of the first command of a session: the plan of the others differs in ids alone.
 func (s *Session) commandChecks() []stage.Check {
-	checks := []stage.Check{
+	var checks []stage.Check
+	if s.Decision.Landlock.Scoped {
+		checks = append(checks, stage.Check{Door: "pid1", Try: stage.TrySignalOne})
+	}
+	checks = append(checks, []stage.Check{
 		{Door: "ns", Try: stage.TryNewUser},
 		{Door: "ns", Try: stage.TryMount},
 		{Door: "kernel", Try: stage.TryIOUring},
@@ -239,9 +244,16 @@ func (s *Session) commandChecks() []stage.Check {
 		{Door: "setid", Try: stage.TryCaps},
 		{Door: "file-config", Try: stage.TryWrite, Path: "/etc/hosts"},
 		{Door: "file-proc", Try: stage.TryWrite, Path: "/proc/sys/vm/memfd_noexec"},
+		{Door: "file-proc", Try: stage.TryReadOnly, Path: "/proc/sys"},
+		{Door: "file-suid", Try: stage.TrySetID},
+		{Door: "file-fifo", Try: stage.TryFifo, Path: s.Workspace.Name()},
+		{Door: "net-udp", Try: stage.TryNetNS, Path: s.hostNet},
+	}...)
+	if s.Features.MemfdNoexec.State == host.Yes {
+		checks = append(checks, stage.Check{Door: "exec-memfd", Try: stage.TryMFDExec})
 	}
-	if s.Decision.Landlock.Scoped {
-		checks = append(checks, stage.Check{Door: "pid1", Try: stage.TrySignalOne})
+	if fi, err := os.Stat("/usr"); err == nil && fi.IsDir() {
+		checks = append(checks, stage.Check{Door: "file-meta", Try: stage.TryReadOnly, Path: "/usr"})
 	}
 	return slices.Clip(checks)
 }

@@ -151,6 +151,7 @@ func (d *domain) awaitRunning(dress func(master int) error) error {
 		m, fd, err := stage.Receive(int(d.status.Fd()))
 		switch {
 		case errors.Is(err, io.EOF):
+			d.kill()
 			<-d.reaped
 			return fmt.Errorf("stage ended without a word%s", d.stderr.suffix())
 		case err != nil:

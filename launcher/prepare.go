@@ -36,6 +36,9 @@ func (s *Session) prepare(allowOpen []string) error {
 		return &Refused{err}
 	}
 	s.Features, s.Decision = f, d
+	if s.hostNet, err = os.Readlink("/proc/self/ns/net"); err != nil {
+		return fmt.Errorf("network namespace: %w", err)
+	}
 	if s.orchestratorFilter, err = filter.Compile(filter.Options{Kind: filter.Orchestrator, Memfd: m.Memfd, DenyRecvmsg: m.Recvmsg == manifest.RecvmsgDeny}); err != nil {
 		return err
 	}
@@ -142,6 +145,15 @@ func (s *Session) orchestratorChecks(v *view) []stage.Check {
 	if s.Decision.Landlock.TCP && !slices.ContainsFunc(s.Manifest.Connect, func(c manifest.Endpoint) bool { return c.Port == 1 }) {
 		checks = append(checks, stage.Check{Door: "net-host", Try: stage.TryConnect})
 	}
+	for _, p := range append([]string{s.Workspace.Name(), "/tmp", "/var/tmp", "/dev/shm"}, s.stateFolder()...) {
+		checks = append(checks, stage.Check{Door: "exec-inject", Try: stage.TryNoexec, Path: p})
+	}
+	for _, p := range s.stateFolder() {
+		checks = append(checks, stage.Check{Door: "file-fifo", Try: stage.TryFifo, Path: p})
+	}
+	if s.Manifest.Workspace.Orchestrator == manifest.AccessRead {
+		checks = append(checks, stage.Check{Door: "file-meta", Try: stage.TryReadOnly, Path: s.Workspace.Name()})
+	}
 	if s.learn != nil {
 		return checks // what is not listed may be executed
 	}
@@ -156,6 +168,14 @@ func (s *Session) orchestratorChecks(v *view) []stage.Check {
 		return append(checks, stage.Check{Door: "exec-direct", Try: stage.TryExec, Path: real}, stage.Check{Door: "exec-ldso", Try: stage.TryMapExec, Path: real})
 	}
 	return checks
+}
+
+// stateFolder is the state's path, or nothing.
+func (s *Session) stateFolder() []string {
+	if s.State == nil {
+		return nil
+	}
+	return []string{s.State.Name()}
 }
 
 // helperFilter compiles the filter of one helper process.

@@ -38,7 +38,9 @@ type Session struct {
 	Features *host.Features
 	Decision *resolve.Decision
 
-	pins               map[string]*os.File // detached mounts of what is pinned, hashed, until a view takes them
+	pins    map[string]*os.File // detached mounts of what is pinned, hashed, until a view takes them
+	hostNet string              // the host's network namespace, as /proc names it
+
 	orchestratorFilter [][]byte
 	commandFilter      [][]byte
 
