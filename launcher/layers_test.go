@@ -71,7 +71,7 @@ var aloneStatic = []alone{
 	{"file-fifo", by{ll: "EACCES", sec: "only whiteout: EPERM"}},
 	{"file-link", by{ll: "EACCES EXDEV", mt: "ENOENT"}},
 	{"core-helper", by{sec: "ENOSYS but limit"}}, // RLIMIT_CORE itself is the stage's
-	{"file-secret", by{ll: "EACCES but stat sharness-binaries read-proc-keys", mt: "- ENOENT but sharness-binaries"}},
+	{"file-secret", by{ll: "EACCES but stat read-proc-keys", mt: "- ENOENT"}},
 	{"file-proc", by{ll: "- EACCES but memfd-noexec", mem: "only memfd-noexec: -", mt: "- EROFS but memfd-noexec"}},
 	{"tty", by{sec: "EPERM"}},
 	{"log-inject", by{ll: "EACCES", vw: "EACCES"}}, // its names go out by attempts to execute them

@@ -33,5 +33,8 @@ func rest(row sidedoor.Door, ll Landlock) string {
 	if row.ID == "unix-path" && ll.ABI < abiUnixPath {
 		return "a socket that already lies in the workspace or in another bound folder can be connected to (Landlock ABI 9 has a right for it)"
 	}
+	if row.ID == "pid1" && !ll.Scoped {
+		return "a signal can end the domain's own pid 1, and the session with it (Landlock ABI 6 has a scope for it); it reaches nothing else"
+	}
 	return row.Open
 }

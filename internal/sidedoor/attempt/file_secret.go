@@ -82,9 +82,6 @@ func secrets() []Attempt {
 			return judgeForked("mq_open", err)
 		}},
 		{door + "/homes", door, "find anything in /root and /home beside the way to the workspace", Varies, homes},
-		{door + "/sharness-binaries", door, "find sharness's own programs beside the client", Varies, func(*Target) Outcome {
-			return worst(openRead("/usr/local/bin/sharness"), openRead("/usr/local/libexec/sharness/sharness-bashd"), openRead("/usr/bin/sharness"))
-		}},
 	}
 	for _, p := range []string{"/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/ssh/ssh_host_ed25519_key", "/root/.ssh/id_ed25519", "/root/.bash_history", "/root/.aws/credentials",
 		"/dev/mem", "/dev/port", "/dev/kmsg", "/proc/kcore", "/proc/kmsg", "/dev/sda", "/dev/vda", "/dev/nvme0n1", "/dev/dm-0", "/dev/loop0", "/dev/loop-control",
