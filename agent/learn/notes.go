@@ -2,7 +2,7 @@ package learn
 
 import (
 	"bytes"
-	"path"
+	"cmp"
 	"regexp"
 	"slices"
 	"strconv"
@@ -12,8 +12,8 @@ import (
 // mark begins every remark of ours, so that the next run can take its predecessor's away.
 const mark = "# learned: "
 
-// note says how an image was seen, in words that are the same after every run of the same kind.
-func note(i *Image) string {
+// note says how the image at a path was seen, in words that are the same after every run of the same kind.
+func note(i *Image, path string) string {
 	var b strings.Builder
 	switch {
 	case i.Script != "":
@@ -28,7 +28,7 @@ func note(i *Image) string {
 	}
 	var asked []string
 	for _, name := range i.Asked {
-		if name != i.Path {
+		if name != i.Path && name != path {
 			asked = append(asked, name)
 		}
 	}
@@ -64,34 +64,39 @@ func quote(s string) string {
 var entryLine = regexp.MustCompile(`^\s*- \{path: ("(?:[^"\\]|\\.)*"|[^,"]+), sha256: [0-9a-f]{64}[^}]*\}`)
 
 // Annotate puts the notes into the text of a manifest: behind the entries that stand on a line of their own, and above
-// the key route. It changes remarks alone.
+// the key route. A remark of an earlier run stays where there is no new one. It changes remarks alone.
 func Annotate(text []byte, notes map[string]string, routes []string) []byte {
 	var out bytes.Buffer
+	above := map[string]string{} // of routes
 	for line := range bytes.Lines(text) {
 		s := strings.TrimSuffix(string(line), "\n")
-		if strings.HasPrefix(strings.TrimSpace(s), mark) {
+		if rest, ours := strings.CutPrefix(s, mark); ours {
+			if name, n, ok := strings.Cut(rest, ": "); ok {
+				above[unquote(name)] = n
+			}
 			continue
-		}
-		if before, _, found := strings.Cut(s, " "+mark); found && entryLine.MatchString(s) {
-			s = strings.TrimRight(before, " ")
 		}
 		if strings.HasPrefix(s, "route:") {
 			for _, r := range slices.Sorted(slices.Values(routes)) {
-				if n := notes[r]; n != "" {
+				if n := cmp.Or(notes[r], above[r]); n != "" {
 					out.WriteString(mark + quote(r) + ": " + n + "\n")
 				}
 			}
 		}
-		if m := entryLine.FindStringSubmatch(s); m != nil && !strings.Contains(s[len(m[0]):], "#") {
-			name := m[1]
-			if unquoted, err := strconv.Unquote(name); err == nil {
-				name = unquoted
-			}
-			if n := notes[name]; n != "" && !slices.Contains(routes, path.Clean(name)) {
-				s += " " + mark + n
+		if m := entryLine.FindStringSubmatch(s); m != nil && notes[unquote(m[1])] != "" {
+			entry, remark := m[0], strings.TrimSpace(s[len(m[0]):])
+			if remark == "" || strings.HasPrefix(remark, mark) {
+				s = entry + " " + mark + notes[unquote(m[1])]
 			}
 		}
 		out.WriteString(s + "\n")
 	}
 	return out.Bytes()
+}
+
+func unquote(s string) string {
+	if u, err := strconv.Unquote(s); err == nil {
+		return u
+	}
+	return s
 }

@@ -123,7 +123,7 @@ func Read(r io.Reader, progress func(Progress)) (*Observation, error) {
 			return nil, errNoObservation
 		case err != nil:
 			return nil, fmt.Errorf("read what was recorded: %w", err)
-		case m.Observation != nil && result == nil:
+		case m.Observation != nil && m.Progress == nil && result == nil:
 			result = m.Observation
 		case m.Progress != nil && m.Observation == nil && result == nil:
 			if progress != nil {

@@ -20,6 +20,7 @@ type Fact struct {
 	Libraries []manifest.File
 	Read      []string          // folders that have to be visible beside it
 	Refused   string            // why it must not be pinned
+	Special   string            // set-uid, set-gid or with capabilities: pinned only if somebody wants it
 	Unknown   string            // why its content cannot be told: the result is incomplete
 	Leads     map[string]string // where the names by which it was executed lead; of those that lead anywhere
 }
@@ -122,8 +123,10 @@ func (f *fold) refuse(i *Image, acceptable bool, format string, args ...any) boo
 // image takes one image into the proposal, or says why not.
 func (f *fold) image(i Image) {
 	switch {
-	case i.Routed, i.Beneath != "":
-		// It is, or will be, started in a sandbox.
+	case i.Beneath != "":
+		// It will be started in a sandbox.
+	case i.Routed:
+		f.wasRouted(&i)
 	case i.Strange != "":
 		f.refuse(&i, false, "%s", i.Strange)
 	case i.Denied:
@@ -139,6 +142,18 @@ func (f *fold) image(i Image) {
 		f.pin(&i)
 	}
 }
+
+// wasRouted notes which route served an image; the name alone says it, because the file is the client.
+func (f *fold) wasRouted(i *Image) {
+	for _, r := range f.in.Start.Route {
+		if slices.ContainsFunc(i.Asked, func(asked string) bool { return sameName(r, asked) }) {
+			f.p.Notes[r] = note(i, i.Path)
+		}
+	}
+}
+
+// sameName: /bin and /usr/bin are one folder.
+func sameName(a, b string) bool { return a == b || a == "/usr"+b || "/usr"+a == b }
 
 // reroute takes what is to be routed out of the images that are pinned.
 func (f *fold) reroute(i *Image) bool {
@@ -164,7 +179,7 @@ func (f *fold) pin(i *Image) {
 		f.refuse(i, false, "%s", fact.Refused)
 		return
 	}
-	if i.File != nil && i.File.Mode&0o6000 != 0 && f.refuse(i, true, "is set-uid or set-gid, which has no effect inside") {
+	if fact.Special != "" && f.refuse(i, true, "%s", fact.Special) {
 		return
 	}
 	if i.Execs > 0 && (multi(i.Path) || slices.ContainsFunc(i.Asked, multi)) && f.refuse(i, true, "is many programs in one: pinning it allows all of them") {
@@ -187,7 +202,7 @@ func (f *fold) pin(i *Image) {
 		}
 	}
 	if !f.starts[fact.Path] {
-		f.p.Notes[fact.Path] = note(i)
+		f.p.Notes[fact.Path] = note(i, fact.Path)
 	}
 }
 
@@ -253,10 +268,10 @@ func (f *fold) routes() {
 			names = []string{fact.Path}
 		}
 		for _, name := range names {
-			if !slices.ContainsFunc(m.Route, func(r string) bool { return r == name || r == "/usr"+name || "/usr"+r == name }) {
+			if !slices.ContainsFunc(m.Route, func(r string) bool { return sameName(r, name) }) {
 				m.Route = append(m.Route, name)
 			}
-			f.p.Notes[name] = note(&i)
+			f.p.Notes[name] = note(&i, fact.Path)
 		}
 		// It cannot be both; the command's own interpreter never comes here.
 		m.Exec = slices.DeleteFunc(m.Exec, func(e manifest.Exec) bool { return e.Path == fact.Path })

@@ -39,7 +39,7 @@ func (f *fold) rows() {
 		if fact, ok := f.in.Facts[i.Key()]; ok && fact.Path != "" {
 			name = fact.Path
 		}
-		row := Row{What: roles[name], Path: name, Execs: i.Execs, Maps: i.Maps, How: note(&i)}
+		row := Row{What: roles[name], Path: name, Execs: i.Execs, Maps: i.Maps, How: note(&i, name)}
 		_, toRoute := f.routed[i.Path]
 		switch {
 		case i.Routed:

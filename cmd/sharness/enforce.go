@@ -53,6 +53,13 @@ func (f *sessionFlags) open(cmd string) (launcher.Options, error) {
 		return o, &exitError{126, err}
 	}
 	o.Manifest = m
+	return f.place(o, path)
+}
+
+// place fills in where a session of o.Manifest runs, and where its events go.
+func (f *sessionFlags) place(o launcher.Options, path string) (launcher.Options, error) {
+	var err error
+	m := o.Manifest
 	if o.Dir, err = os.Getwd(); err != nil {
 		return o, &exitError{126, fmt.Errorf("current folder: %w", err)}
 	}

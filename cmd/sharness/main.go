@@ -57,6 +57,6 @@ fresh sandbox.
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(newEnforceCmd(), newServeCmd(), newGCCmd(), newGitConfigCmd(), newManifestCmd(), newDoctorCmd(), newEventsCmd(), newDocsCmd())
+	root.AddCommand(newEnforceCmd(), newLearnCmd(), newServeCmd(), newGCCmd(), newGitConfigCmd(), newManifestCmd(), newDoctorCmd(), newEventsCmd(), newDocsCmd())
 	return root
 }

@@ -24,7 +24,7 @@ func newManifestCmd() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, args []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newManifestNewCmd(), newManifestShowCmd(), newManifestCheckCmd(), newManifestDiffCmd(),
-		newManifestPinCmd(), newManifestAllowCmd(), newManifestMergeCmd(), newManifestSchemaCmd())
+		newManifestPinCmd(), newManifestApproveCmd(), newManifestAllowCmd(), newManifestMergeCmd(), newManifestSchemaCmd())
 	return cmd
 }
 

@@ -1,0 +1,243 @@
+package record
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/sharness/sharness/agent"
+	"github.com/sharness/sharness/agent/learn"
+)
+
+const uid = 1900000001
+
+var config = Config{UID: uid, Own: []string{"/opt/agent/agent", "/usr/bin/env"}, Routed: []string{"/usr/bin/dash", "/run/client"},
+	Writable: []string{"/ws", "/state", "/tmp"}}
+
+// script is a run as the kernel side tells it.
+type script struct{ *Recorder }
+
+func who(pid, parent int) agent.Proc {
+	return agent.Proc{PID: pid, StartNS: uint64(pid) * 10, Parent: parent, ParentStart: uint64(parent) * 10, UID: uid}
+}
+
+func (s script) fork(parent, pid int) { s.Life(&agent.Life{Proc: who(pid, parent)}) }
+func (s script) end(pid int)          { s.Life(&agent.Life{Proc: who(pid, 0), Ended: true}) }
+
+func image(n uint64) *agent.Image { return &agent.Image{Ino: n, Size: 1, Links: 1, Mode: 0o100755} }
+
+// exec runs a file by the name asked; a script has another interpreter than itself.
+func (s script) exec(pid int, exe, asked, interp string) {
+	s.Event(&agent.Event{Kind: agent.Exec, Proc: who(pid, 1), Exe: agent.Text{Text: exe}, Asked: agent.Text{Text: asked}, Base: agent.Text{Text: interp}, Image: image(uint64(len(exe)))})
+}
+
+func (s script) plain(pid int, exe string) { s.exec(pid, exe, exe, exe) }
+
+func (s script) maps(pid int, exe, file string) {
+	s.Event(&agent.Event{Kind: agent.Map, Proc: who(pid, 1), Exe: agent.Text{Text: exe}, Base: agent.Text{Text: file}, Image: image(uint64(len(file)))})
+}
+
+func run(t *testing.T, c Config, body func(script)) *learn.Observation {
+	t.Helper()
+	return runWith(t, c, agent.Stats{}, body)
+}
+
+// runWith ends with the kernel side's counts.
+func runWith(t *testing.T, c Config, counts agent.Stats, body func(script)) *learn.Observation {
+	t.Helper()
+	var out bytes.Buffer
+	r := New(c, &out)
+	// The stage, as root, before it is in the domain.
+	r.Event(&agent.Event{Kind: agent.Exec, Proc: agent.Proc{PID: 1, StartNS: 10}, Exe: agent.Text{Text: "/bin/sharness-init"}, Asked: agent.Text{Text: "/bin/sharness-init"}, Base: agent.Text{Text: "/bin/sharness-init"}, Image: image(1)})
+	s := script{r}
+	s.fork(1, 2)
+	s.plain(2, "/opt/agent/agent")
+	body(s)
+	r.Tick(time.Now(), counts)
+	if err := r.Finish(true); err != nil {
+		t.Fatal(err)
+	}
+	o, err := learn.Read(&out, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// words are the images of an observation but the agent itself, in short.
+func words(o *learn.Observation) []string {
+	var all []string
+	for _, i := range o.Images {
+		w := i.Path
+		add := func(is bool, text string) {
+			if is {
+				w += " " + text
+			}
+		}
+		add(i.Own, "own")
+		add(i.Routed, "routed")
+		add(i.Denied, "denied")
+		add(i.Script != "", "script:"+i.Script)
+		add(i.Beneath != "", "beneath:"+i.Beneath)
+		add(i.Strange != "", "strange")
+		add(i.Execs > 0, fmt.Sprintf("execs:%d", i.Execs))
+		add(i.Maps > 0, fmt.Sprintf("maps:%d", i.Maps))
+		if i.Path != "/opt/agent/agent" {
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+func TestWhatIsRecorded(t *testing.T) {
+	for name, c := range map[string]struct {
+		body func(script)
+		want []string
+	}{
+		"a program, twice, and its library": {func(s script) {
+			for pid := 3; pid < 5; pid++ {
+				s.fork(2, pid)
+				s.plain(pid, "/usr/bin/ls")
+				s.maps(pid, "/usr/bin/ls", "/usr/lib/libc.so")
+				s.end(pid)
+			}
+		}, []string{"/usr/bin/ls execs:2", "/usr/lib/libc.so maps:2"}},
+		"what a shell runs is beneath it": {func(s script) {
+			s.fork(2, 3)
+			s.exec(3, "/usr/bin/zsh", "/bin/zsh", "/bin/zsh")
+			s.fork(3, 4)
+			s.fork(4, 5)
+			s.plain(5, "/usr/bin/ls")
+			s.maps(5, "/usr/bin/ls", "/usr/lib/libc.so")
+		}, []string{"/usr/bin/ls beneath:/usr/bin/zsh execs:1", "/usr/bin/zsh execs:1", "/usr/lib/libc.so beneath:/usr/bin/zsh maps:1"}},
+		"what the agent runs in the place of a shell is beneath it too": {func(s script) {
+			s.fork(2, 3)
+			s.plain(3, "/usr/bin/zsh")
+			s.plain(3, "/usr/bin/ls")
+		}, []string{"/usr/bin/ls beneath:/usr/bin/zsh execs:1", "/usr/bin/zsh execs:1"}},
+		"a routed shell": {func(s script) {
+			s.fork(2, 3)
+			s.exec(3, "/usr/bin/dash", "/bin/sh", "/bin/sh")
+		}, []string{"/usr/bin/dash routed execs:1"}},
+		"a script of its own interpreter": {func(s script) {
+			s.fork(2, 3)
+			s.exec(3, "/opt/agent/agent", "/usr/bin/tool", "/opt/agent/agent")
+		}, []string{"/usr/bin/tool own script:/opt/agent/agent execs:1"}},
+		"a script of a routed interpreter": {func(s script) {
+			s.fork(2, 3)
+			s.exec(3, "/usr/bin/dash", "/usr/bin/zgrep", "/bin/sh")
+		}, []string{"/usr/bin/zgrep script:/usr/bin/dash execs:1"}},
+		"a script through env, of its own interpreter": {func(s script) {
+			s.fork(2, 3)
+			s.exec(3, "/usr/bin/env", "/usr/bin/tool", "/usr/bin/env")
+			s.plain(3, "/opt/agent/agent")
+		}, []string{"/usr/bin/tool own script:/usr/bin/env execs:1"}},
+		"a script through env, of a stranger": {func(s script) {
+			s.fork(2, 3)
+			s.exec(3, "/usr/bin/env", "/usr/bin/tool", "/usr/bin/env")
+			s.plain(3, "/usr/bin/ruby")
+			s.fork(3, 4)
+			s.plain(4, "/usr/bin/ls")
+		}, []string{"/usr/bin/ls beneath:/usr/bin/tool execs:1", "/usr/bin/tool script:/usr/bin/env execs:1"}},
+		"a script by a relative name": {func(s script) {
+			s.fork(2, 3)
+			s.exec(3, "/opt/agent/agent", "tool", "/opt/agent/agent")
+		}, []string{"tool own script:/opt/agent/agent strange execs:1"}},
+		"a script by descriptor": {func(s script) {
+			s.fork(2, 3)
+			s.exec(3, "/opt/agent/agent", "/dev/fd/3", "/opt/agent/agent")
+		}, []string{"/dev/fd/3 own script:/opt/agent/agent strange execs:1"}},
+		"a memfd": {func(s script) {
+			s.fork(2, 3)
+			s.Event(&agent.Event{Kind: agent.Exec, Proc: who(3, 2), Exe: agent.Text{Text: "/memfd:x", Detached: true}, Asked: agent.Text{Text: "/dev/fd/3"}, Base: agent.Text{Text: "/dev/fd/3"}, Image: image(9)})
+		}, []string{"/memfd:x strange execs:1"}},
+		"names that are no text, and such that are cut": {func(s script) {
+			s.plain(2, "/usr/bin/a\x1b[31m")
+			s.plain(2, "/usr/bin/b\xff")
+			s.Event(&agent.Event{Kind: agent.Exec, Proc: who(2, 1), Exe: agent.Text{Text: "/long", Truncated: true}, Asked: agent.Text{Text: "/x"}, Base: agent.Text{Text: "/x"}, Image: image(9)})
+		}, []string{"/long strange execs:1", "/usr/bin/a\x1b[31m strange execs:1", "/usr/bin/b\ufffd strange execs:1"}},
+		"what was refused where it can write": {func(s script) {
+			for _, e := range []agent.Event{
+				{NR: unix.SYS_EXECVE, Asked: agent.Text{Text: "/ws/build/../tool"}},
+				{NR: unix.SYS_EXECVE, Asked: agent.Text{Text: "./tool"}, Base: agent.Text{Text: "/ws"}},
+				{NR: unix.SYS_MMAP, Base: agent.Text{Text: "/tmp/x.so"}},
+				{NR: unix.SYS_EXECVE, Asked: agent.Text{Text: "/usr/share/doc"}},
+				{NR: unix.SYS_KILL},
+			} {
+				e.Kind, e.Proc, e.Exe = agent.Denial, who(2, 1), agent.Text{Text: "/opt/agent/agent"}
+				s.Event(&e)
+			}
+		}, []string{"/tmp/x.so denied", "/ws/tool denied"}},
+		"another content of the same path": {func(s script) {
+			s.plain(2, "/usr/bin/ls")
+			s.Event(&agent.Event{Kind: agent.Exec, Proc: who(2, 1), Exe: agent.Text{Text: "/usr/bin/ls"}, Asked: agent.Text{Text: "/usr/bin/ls"}, Base: agent.Text{Text: "/usr/bin/ls"}, Image: image(77)})
+		}, []string{"/usr/bin/ls execs:1", "/usr/bin/ls execs:1"}},
+	} {
+		o := run(t, config, c.body)
+		if got := words(o); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got\n\t%s\nwant\n\t%s", name, strings.Join(got, "\n\t"), strings.Join(c.want, "\n\t"))
+		}
+		if m := o.Losses.Missing(); len(m) > 0 {
+			t.Errorf("%s: missing %q", name, m)
+		}
+	}
+}
+
+func TestLossesAreCounted(t *testing.T) {
+	for name, c := range map[string]struct {
+		late   bool
+		counts agent.Stats
+		body   func(script)
+		want   learn.Losses
+	}{
+		"nothing":   {body: func(s script) { s.fork(2, 3) }},
+		"ring":      {counts: agent.Stats{Runs: agent.Count{Produced: 9, Lost: 7}}, want: learn.Losses{Lost: 7}},
+		"malformed": {body: func(s script) { s.Malformed(nil) }, want: learn.Losses{Malformed: 1}},
+		"orphan":    {body: func(s script) { s.fork(98, 99) }, want: learn.Losses{Orphans: 1}},
+		"late":      {late: true, want: learn.Losses{Late: true}},
+		"images": {body: func(s script) {
+			for i := range maxImages {
+				s.plain(2, fmt.Sprintf("/usr/bin/%d", i))
+			}
+		}, want: learn.Losses{Full: 1}},
+	} {
+		conf := config
+		conf.Late = c.late
+		if c.body == nil {
+			c.body = func(script) {}
+		}
+		if o := runWith(t, conf, c.counts, c.body); o.Losses != c.want {
+			t.Errorf("%s: got %+v, want %+v", name, o.Losses, c.want)
+		}
+	}
+}
+
+func TestNamesOfTheMomentAreNotKept(t *testing.T) {
+	o := run(t, config, func(s script) {
+		for pid := 3; pid < 6; pid++ {
+			s.fork(2, pid)
+			s.exec(pid, "/usr/bin/ls", fmt.Sprintf("/tmp/random-%d/ls", pid), fmt.Sprintf("/tmp/random-%d/ls", pid))
+			s.exec(pid, "/usr/bin/ls", fmt.Sprintf("/proc/%d/exe", pid), fmt.Sprintf("/proc/%d/exe", pid))
+		}
+	})
+	i := slices.IndexFunc(o.Images, func(i learn.Image) bool { return i.Path == "/usr/bin/ls" })
+	if i < 0 || !slices.Equal(o.Images[i].Asked, []string{"/proc/*", "/tmp/*"}) {
+		t.Errorf("got %+v", o.Images)
+	}
+}
+
+func TestManyNamesLeaveTheLeast(t *testing.T) {
+	var a, b []string
+	for i := range 100 {
+		a = add(a, fmt.Sprintf("%02d", i))
+		b = add(b, fmt.Sprintf("%02d", 99-i))
+	}
+	if !slices.Equal(a, b) || len(a) != maxNames || a[0] != "00" {
+		t.Errorf("got %q and %q", a, b)
+	}
+}

@@ -1,0 +1,296 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/sharness/sharness/agent/learn"
+	"github.com/sharness/sharness/launcher"
+	"github.com/sharness/sharness/launcher/pin"
+	"github.com/sharness/sharness/manifest"
+)
+
+// learnFlags are what learn is asked for.
+type learnFlags struct {
+	sessionFlags
+	profile           string
+	merge, prune, yes bool
+	accept            []string
+}
+
+func newLearnCmd() *cobra.Command {
+	var f learnFlags
+	cmd := &cobra.Command{
+		Use:   "learn [-m FILE] [--profile NAME] [--workspace DIR] [--merge [--prune]] [--yes] -- CMD [ARG…]",
+		Short: "Run CMD, record what it executes, and propose a manifest",
+		Long: `learn runs CMD as enforce does: the same uid, state, paths, routes, endpoints and filters. Only the allowlist is
+off: whatever lies in the system's folders may be executed, and is recorded; what the agent or a command can write
+may not. From the record it writes FILE.proposed beside the manifest, and shows what that would change.
+
+A proposal is nobody's policy until it is approved: sharness manifest approve, or --yes.
+
+The exit status is CMD's own (128+n for signal n), 125 when sharness failed or the record is not whole, 126 when it
+refused to start, or had to leave files out (with --yes that is a warning), 127 when CMD was not found.`,
+		Example: "  sudo sharness learn -- claude\n  sudo sharness learn --merge -- claude -p 'run the tests'",
+		Args:    cobra.MinimumNArgs(1),
+		RunE:    func(_ *cobra.Command, args []string) error { return f.run(args) },
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&f.profile, "profile", "", "begin with this profile: "+strings.Join(manifest.Profiles(), ", ")+" (default: the one named like the manifest, else plain)")
+	cmd.Flags().BoolVar(&f.merge, "merge", false, "keep what the manifest in force allows, and add what this run used")
+	cmd.Flags().BoolVar(&f.prune, "prune", false, "with --merge: leave out what no run has used")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "approve the proposal at once; files that are refused are left out with a warning")
+	cmd.Flags().StringArrayVar(&f.accept, "accept", nil, "pin `PATH` although it is set-uid or many programs in one (may be repeated)")
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}
+
+func (f *learnFlags) run(args []string) error {
+	switch {
+	case args[0] == "":
+		return &exitError{127, errors.New("command not found: its name is empty")}
+	case os.Geteuid() != 0:
+		return refuse("must be root to trace, and to make namespaces, mounts and cgroups; run it with sudo")
+	case f.prune && !f.merge:
+		return refuse("--prune leaves out what none of several runs used: it goes with --merge")
+	}
+	l, err := f.begin(args)
+	if err != nil {
+		return err
+	}
+	o := launcher.Options{Manifest: l.runs(), AllowOpen: f.allowOpen, Env: os.Environ(), Notice: notice}
+	if o, err = f.place(o, l.file); err != nil {
+		return err
+	}
+	o.Args, o.Stdio = args[1:], [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
+	var seen *learn.Observation
+	var unread error
+	o.Learn = &launcher.Learn{Trees: l.trees(o.Workspace), Observe: func(r io.Reader) error {
+		seen, unread = learn.Read(r, progress())
+		_, err := io.Copy(io.Discard, r) // the recorder must not wait for a reader that gave up
+		return err
+	}}
+	l.workspace, l.began = o.Workspace, time.Now()
+	status, err := launcher.Enforce(o)
+	if err != nil {
+		return asExit(err, l.file)
+	}
+	if unread != nil || seen == nil {
+		return &exitError{125, fmt.Errorf("nothing was learned: %w", cmpErr(unread, errors.New("the run ended before it was recorded")))}
+	}
+	return l.finish(seen, status)
+}
+
+func cmpErr(a, b error) error {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// progress returns what shows how far it is, where that disturbs nobody: on a terminal that the agent does not draw on.
+func progress() func(learn.Progress) {
+	if !isTerminal(2) || isTerminal(0) || isTerminal(1) {
+		return nil
+	}
+	return func(p learn.Progress) {
+		fmt.Fprintf(os.Stderr, "\r\x1b[Ksharness: learning: %d images, %d execs, %d mappings, %d lost\r", p.Images, p.Execs, p.Maps, p.Lost)
+	}
+}
+
+func isTerminal(fd int) bool {
+	_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
+	return err == nil
+}
+
+// learning is one run from its manifest to its proposal.
+type learning struct {
+	*learnFlags
+	file      string
+	document  *manifest.Document // of former: its text stays, comments and all
+	fragment  *manifest.Fragment // without former: the text that the proposal begins with
+	former    *manifest.Manifest // in force; nil: none
+	start     *manifest.Manifest // with what the command needs to start
+	closure   *pin.Closure
+	warnings  []string
+	options   pin.Options
+	workspace string
+	began     time.Time
+}
+
+// begin reads the manifest in force, or renders the profile as manifest new does, and pins what the command needs to
+// start now: it may have been updated since.
+func (f *learnFlags) begin(args []string) (*learning, error) {
+	nf := newFlags{file: f.manifest, name: strings.ToLower(filepath.Base(args[0])), profile: f.profile}
+	if nf.file == "" {
+		nf.file = nf.name
+	}
+	file, err := manifestPath(nf.file)
+	if err != nil {
+		return nil, err
+	}
+	l := &learning{learnFlags: f, file: file, options: pin.Options{Path: userPath("")}}
+	if _, err := os.Lstat(file); errors.Is(err, os.ErrNotExist) {
+		return l, l.render(&nf, args[0])
+	}
+	data, err := pin.ReadManifest(file)
+	if err != nil {
+		return nil, refuse("manifest %w", err)
+	}
+	if l.document, err = manifest.ParseDocument(file, data); err != nil {
+		return nil, refuse("%w", err)
+	}
+	l.former = l.document.Manifest()
+	return l, l.renew(args[0])
+}
+
+// render makes the manifest to begin with from a profile.
+func (l *learning) render(nf *newFlags, cmd string) error {
+	if nf.name = strings.TrimSuffix(filepath.Base(l.file), ".yaml"); l.manifest == "" {
+		nf.name = strings.ToLower(filepath.Base(cmd))
+	}
+	profile, err := nf.fragment()
+	if err != nil {
+		return refuse("%w", err)
+	}
+	if l.closure, err = resolveNative(l.options, cmd, profile.Native); err != nil {
+		return notFound(cmd, err)
+	}
+	l.start = nf.fill(profile, l.closure, []string{cmd})
+	if slices.Contains(ownNames, nf.name) {
+		return refuse("%s: sharness keeps files of its own there; choose another name with -m", l.start.State.Path)
+	}
+	if err := prepareFolder(filepath.Dir(l.file)); err != nil {
+		return err
+	}
+	if l.warnings, err = unpack(l.start, profile.Embedded, l.options, l.closure.Program); err != nil {
+		return refuse("%w", err)
+	}
+	if _, err = profile.Document(l.file, l.start); err != nil {
+		return refuse("%s: %w", l.file, err)
+	}
+	l.fragment = profile
+	return nil
+}
+
+// renew makes it from the manifest in force: what it says, with what the command needs today in the place of what is pinned.
+func (l *learning) renew(cmd string) error {
+	m := l.former.Clone()
+	if l.profile != "" && l.profile != m.Profile {
+		return refuse("%s: is of the profile %s, not %s; remove it to begin anew", l.file, m.Profile, l.profile)
+	}
+	var native []string
+	if slices.Contains(manifest.Profiles(), m.Profile) {
+		p, err := manifest.Profile(m.Profile)
+		if err != nil {
+			return refuse("%w", err)
+		}
+		native = p.Native
+	}
+	name := m.Command[0]
+	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
+		name = cmd // moved by an update
+	} else if err := sameCommand(cmd, m); err != nil {
+		return err
+	}
+	var err error
+	if l.closure, err = resolveNative(l.options, name, native); err != nil {
+		return notFound(name, err)
+	}
+	if name == cmd {
+		m.Command[0] = l.closure.Program
+	}
+	m.Exec, m.Libraries, m.Learned = l.closure.Exec, l.closure.Libraries, nil
+	if l.warnings, err = unpackAgain(m, l.options, []string{l.closure.Program}); err != nil {
+		return refuse("%w", err)
+	}
+	l.start = m
+	return nil
+}
+
+func notFound(cmd string, err error) error {
+	if errors.Is(err, pin.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
+		return &exitError{127, fmt.Errorf("command %s: %w", cmd, err)}
+	}
+	return refuse("%w", err)
+}
+
+// prepareFolder makes the folder of manifests, and refuses another that is not root's alone.
+func prepareFolder(dir string) error {
+	if dir == manifestDir {
+		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			return &exitError{125, fmt.Errorf("make the folder for manifests: %w", err)}
+		}
+	}
+	if err := pin.CheckManifest(dir); err != nil {
+		return refuse("%w", err)
+	}
+	return nil
+}
+
+// runs is the manifest of the run: what is in force counts as known, as far as it is still there.
+func (l *learning) runs() *manifest.Manifest {
+	m := l.start.Clone()
+	if l.former == nil {
+		return m.WithDefaults()
+	}
+	have := paths(m)
+	there := func(path string) bool {
+		_, err := os.Lstat(path)
+		return err == nil && !slices.Contains(have, path)
+	}
+	for _, e := range l.former.Exec {
+		if there(e.Path) {
+			m.Exec = append(m.Exec, e)
+		}
+	}
+	have = paths(m)
+	for _, f := range l.former.Libraries {
+		if there(f.Path) {
+			m.Libraries = append(m.Libraries, f)
+		}
+	}
+	return m.WithDefaults()
+}
+
+// trees are what may be executed in: the system, and the agent's own installation where that lies elsewhere. A home
+// folder, one at the top, or one around the workspace would show far more than a package: then the pinned files must do.
+func (l *learning) trees(workspace string) []string {
+	trees := []string{"/usr", "/opt"}
+	if real, err := filepath.EvalSymlinks(workspace); err == nil {
+		workspace = real
+	}
+	dirs := needed(l.closure)
+	for _, e := range l.closure.Exec {
+		dirs = append(dirs, filepath.Dir(e.Path))
+	}
+	for _, dir := range dirs {
+		known := slices.ContainsFunc(trees, func(tree string) bool { return pin.Below(dir, tree) })
+		wide := dir == userHome() || strings.Count(dir, "/") < 2 || pin.Below(workspace, dir) || pin.Below(dir, workspace)
+		if l.start.State != nil {
+			wide = wide || pin.Below(l.start.State.Path, dir) || pin.Below(dir, l.start.State.Path)
+		}
+		if !known && !wide {
+			trees = append(trees, dir)
+		}
+	}
+	return trees
+}
+
+// kernelRelease is the kernel's own name.
+func kernelRelease() string {
+	var u unix.Utsname
+	if err := unix.Uname(&u); err != nil {
+		return ""
+	}
+	return unix.ByteSliceToString(u.Release[:])
+}

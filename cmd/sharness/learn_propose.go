@@ -1,0 +1,115 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/sharness/sharness/agent/learn"
+	"github.com/sharness/sharness/event"
+	"github.com/sharness/sharness/launcher/pin"
+	"github.com/sharness/sharness/manifest"
+)
+
+// finish folds what was seen, writes the proposal and says what it is. The agent may have written to standard output:
+// all of this goes to the other one.
+func (l *learning) finish(seen *learn.Observation, status int) error {
+	p, err := learn.Propose(learn.Input{Seen: seen, Facts: l.facts(seen), Start: l.start, Former: l.former, Merge: l.merge, Prune: l.prune, Accept: l.accept})
+	if err != nil {
+		return &exitError{125, fmt.Errorf("learn: %w", err)}
+	}
+	header := p.Manifest.Learned
+	header.At, header.Kernel, header.Sharness = l.began.UTC().Truncate(time.Second), kernelRelease(), version
+	data, err := l.text(p)
+	if err != nil {
+		return &exitError{125, fmt.Errorf("learn: %w", err)}
+	}
+	proposed := l.file + proposedSuffix
+	if err := replaceFile(proposed, data); err != nil {
+		return &exitError{125, err}
+	}
+	if err := l.tell(p, proposed); err != nil {
+		return &exitError{125, err}
+	}
+	if len(p.Missing) > 0 {
+		return &exitError{125, fmt.Errorf("the record is not whole, and enforce would refuse the proposal: %s", strings.Join(p.Missing, "; "))}
+	}
+	if l.yes {
+		if err := approve(os.Stderr, l.file); err != nil {
+			return err
+		}
+	} else if len(p.Refused) > 0 {
+		return refuse("%s left out of the proposal; approve it without: sudo sharness manifest approve -m %s",
+			count(len(p.Refused), "file was", "files were"), pin.Quote(l.file))
+	}
+	if status != 0 {
+		return &exitError{code: status}
+	}
+	return nil
+}
+
+// text is the proposal as a document: the manifest in force, or the profile, with its comments, and how each line was seen.
+func (l *learning) text(p *learn.Proposal) ([]byte, error) {
+	d, err := l.document, error(nil)
+	if d == nil {
+		d, err = l.fragment.Document(l.file, p.Manifest)
+	} else {
+		err = d.Set(p.Manifest)
+	}
+	if err != nil {
+		return nil, err
+	}
+	data := learn.Annotate(d.Bytes(), p.Notes, p.Manifest.Route)
+	again, err := manifest.Parse(l.file, data)
+	if err != nil {
+		return nil, err
+	}
+	if !bytes.Equal(manifest.Format(again), manifest.Format(p.Manifest)) {
+		return nil, errors.New("the remarks changed what the manifest says")
+	}
+	return data, nil
+}
+
+// tell prints the summary.
+func (l *learning) tell(p *learn.Proposal, proposed string) error {
+	out := os.Stderr
+	fmt.Fprint(out, "\n")
+	if err := p.Table(out); err != nil {
+		return err
+	}
+	for _, w := range append(l.closure.Warnings, l.warnings...) {
+		fmt.Fprintf(out, "warning: %s\n", event.Escape(w))
+	}
+	for _, r := range p.Refused {
+		fmt.Fprintf(out, "left out: %s: %s\n", event.Escape(r.Path), event.Escape(r.Reason))
+		if r.Acceptable {
+			fmt.Fprintf(out, "  to pin it all the same, learn again with --accept %s\n", event.Escape(pin.Quote(r.Path)))
+		}
+	}
+	for _, path := range p.Unused {
+		text := "no run has used it; it stays (leave it out with --prune)"
+		if !l.merge {
+			text = "this run did not use it; it goes (keep it with --merge)"
+		} else if l.prune {
+			text = "no run has used it; it goes"
+		}
+		fmt.Fprintf(out, "unused: %s: %s\n", event.Escape(path), text)
+	}
+	if l.former == nil {
+		fmt.Fprintf(out, "wrote %s: %s, %s, %s\n", proposed, count(len(p.Manifest.Exec), "program", "programs"),
+			count(len(p.Manifest.Libraries), "library", "libraries"), count(len(p.Manifest.Route), "route", "routes"))
+	} else {
+		changes := manifest.Diff(l.former, p.Manifest)
+		for _, c := range changes {
+			fmt.Fprintln(out, c)
+		}
+		fmt.Fprintf(out, "wrote %s: %s to %s\n", proposed, count(len(changes), "change", "changes"), l.file)
+	}
+	if !l.yes && len(p.Missing) == 0 {
+		fmt.Fprintf(out, "next: read it, then: sudo sharness manifest approve -m %s\n", pin.Quote(l.file))
+	}
+	return nil
+}
