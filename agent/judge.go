@@ -144,11 +144,11 @@ func memfd(e *Event) bool {
 }
 
 func (p *Policy) judgeLimit(v *verdict, c call, e *Event) {
-	resource, other := e.Args[0], false
+	resource, other := uint32(e.Args[0]), false // the kernel reads 32 bits too
 	if c.name == "prlimit64" {
-		resource, other = e.Args[1], int32(e.Args[0]) != 0
+		resource, other = uint32(e.Args[1]), int32(e.Args[0]) != 0
 	}
-	v.target = "limit " + number(resource)
+	v.target = "limit " + number(uint64(resource))
 	switch {
 	case other:
 		v.door, v.target = aimedAt(int32(e.Args[0])), pidTarget(int32(e.Args[0]))

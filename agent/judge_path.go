@@ -22,8 +22,10 @@ func (p *Policy) judgePath(v *verdict, c call, e *Event) {
 		v.door, v.cause = "file-suid", p.ifHolds(causeSeccomp)
 		return
 	case strings.HasPrefix(c.name, "mknod"):
-		v.door = "file-fifo"
-		v.cause = p.ifHolds(causeLandlock)
+		v.door, v.cause = "file-fifo", p.ifHolds(causeLandlock)
+		if e.Errno == unix.EPERM {
+			v.cause = p.ifHolds(causeSeccomp) // a device, which needs a capability besides
+		}
 		return
 	case slices.Contains(p.Exec, v.path) || slices.Contains(p.Libraries, v.path):
 		v.door = "exec-swap"

@@ -80,6 +80,7 @@ func TestJudge(t *testing.T) {
 		{"memory of pid 1", "process_vm_readv", with(unix.EPERM, 1), event.PtraceDenied, "pid1", "seccomp", "pid 1"},
 		{"limit of pid 1", "prlimit64", with(unix.ENOSYS, 1, unix.RLIMIT_CPU), event.SignalDenied, "pid1", "seccomp", "pid 1"},
 		{"core limit", "prlimit64", with(unix.ENOSYS, 0, unix.RLIMIT_CORE), event.SyscallDenied, "core-helper", "seccomp", "limit 4"},
+		{"core limit with high bits", "prlimit64", with(unix.ENOSYS, 0, 1<<32|unix.RLIMIT_CORE), event.SyscallDenied, "core-helper", "seccomp", "limit 4"},
 		{"raised limit", "prlimit64", with(unix.EPERM, 0, unix.RLIMIT_NOFILE), event.SyscallDenied, "", "dac", "limit 7"},
 		{"own priority", "setpriority", with(unix.EACCES, 0, 0, minus1), event.SyscallDenied, "", "dac", "own"},
 
@@ -108,6 +109,7 @@ func TestJudge(t *testing.T) {
 		{"set-uid", "fchmodat", asks("/work/a").and(func(e *Event) { e.Args[2] = 0o4755 }), event.FileDenied, "file-suid", "seccomp", "/work/a"},
 		{"mode", "fchmodat", asks("/usr/a").and(func(e *Event) { e.Args[2] = 0o755 }), event.FileDenied, "file-meta", "landlock", "/usr/a"},
 		{"fifo", "mknodat", asks("/work/f").and(func(e *Event) { e.Args[2] = unix.S_IFIFO | 0o644 }), event.FileDenied, "file-fifo", "landlock", "/work/f"},
+		{"device", "mknodat", asks("/work/d").and(func(e *Event) { e.Errno, e.Args[2] = unix.EPERM, unix.S_IFCHR }), event.FileDenied, "file-fifo", "seccomp", "/work/d"},
 		{"secret", "openat", asks("/etc/shadow"), event.FileDenied, "file-secret", "landlock", "/etc/shadow"},
 		{"hook", "openat", asks("/work/.git/hooks/pre-commit").and(func(e *Event) { e.Args[2] = unix.O_WRONLY | unix.O_CREAT }), event.FileDenied, "file-git", "landlock", "/work/.git/hooks/pre-commit"},
 		{"sysctl", "openat", asks("/proc/sys/kernel/core_pattern").and(func(e *Event) { e.Args[2] = unix.O_WRONLY }), event.FileDenied, "file-proc", "landlock", "/proc/sys/kernel/core_pattern"},
@@ -149,5 +151,33 @@ func TestWithoutLayersNothingIsBlamed(t *testing.T) {
 		if v := none.judge(calls[int(numberOf(call))], with(unix.EACCES, 5)); v.cause != want {
 			t.Errorf("%s: got %s, want %s", call, v.cause, want)
 		}
+	}
+}
+
+func TestKilledCallsOfAnotherABIHaveTheirDoor(t *testing.T) {
+	r := NewReporter(rules, foldOptions, discard)
+	for door, e := range map[string]*Event{
+		"exec-abi": {Kind: Killed, NR: 11, Arch: unix.AUDIT_ARCH_I386},
+		"kernel":   {Kind: Killed, NR: unix.SYS_KEYCTL, Arch: auditArch},
+	} {
+		if ev := r.describe(e); ev.Door != door {
+			t.Errorf("got %s, want %s", ev.Door, door)
+		}
+	}
+	if ev := r.describe(&Event{Kind: Killed, NR: x32Bit | 39, Arch: auditArch}); ev.Door != "exec-abi" || ev.Syscall != "x32 call 39" {
+		t.Errorf("x32: got %s through %s", ev.Syscall, ev.Door)
+	}
+}
+
+func TestDenialsOfOurSelfTestAreMarked(t *testing.T) {
+	p := rules
+	p.Stage = "/usr/local/libexec/sharness/sharness-init"
+	r := NewReporter(p, foldOptions, discard)
+	e := asks("/usr/bin/true").and(func(e *Event) { e.NR, e.Exe.Text = unix.SYS_EXECVE, p.Stage })
+	if ev := r.describe(e); ev.Phase != "probe" {
+		t.Errorf("got phase %q, want probe", ev.Phase)
+	}
+	if ev := r.describe(asks("/usr/bin/true").and(func(e *Event) { e.NR = unix.SYS_EXECVE })); ev.Phase != "" {
+		t.Errorf("got phase %q for the agent's own", ev.Phase)
 	}
 }

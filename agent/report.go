@@ -122,11 +122,16 @@ func target(v *verdict, e *Event) *event.Target {
 	return t
 }
 
+// x32Bit marks the numbers of an ABI that shares its architecture with the native one.
+const x32Bit = 1 << 30
+
 // killed is a process that a filter ended, by its SIGSYS.
 func killed(ev *event.Event, e *Event) {
 	ev.Type, ev.Cause, ev.CauseSource = event.SyscallDenied, causeSeccomp, "kernel"
 	c, known := calls[e.NR]
 	switch {
+	case e.Arch == auditArch && e.NR&x32Bit != 0:
+		ev.Door, ev.Syscall = "exec-abi", fmt.Sprintf("x32 call %d", e.NR&^x32Bit)
 	case e.Arch != auditArch:
 		ev.Door, ev.Syscall = "exec-abi", fmt.Sprintf("call %d of architecture 0x%x", e.NR, e.Arch)
 	case known:
