@@ -16,6 +16,7 @@ import (
 	"github.com/sharness/sharness/launcher/pin"
 	"github.com/sharness/sharness/manifest"
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 // sessionFlags are common to what opens a session.
@@ -209,7 +210,13 @@ func asExit(err error, path string) error {
 }
 
 // notice prints one line for the person, beside whatever the terminal shows.
-func notice(line string) { fmt.Fprintln(os.Stderr, "sharness:", event.Escape(line)) }
+func notice(line string) {
+	end := "\n"
+	if term.IsTerminal(2) {
+		end = "\r\n" // it is raw while an orchestrator has it
+	}
+	fmt.Fprint(os.Stderr, "sharness: "+event.Escape(line)+end)
+}
 
 func newServeCmd() *cobra.Command {
 	var f sessionFlags
