@@ -16,7 +16,7 @@ import (
 	"github.com/sharness/sharness/launcher/pin"
 	"github.com/sharness/sharness/manifest"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
+	"golang.org/x/sys/unix"
 )
 
 // sessionFlags are common to what opens a session.
@@ -212,7 +212,7 @@ func asExit(err error, path string) error {
 // notice prints one line for the person, beside whatever the terminal shows.
 func notice(line string) {
 	end := "\n"
-	if term.IsTerminal(2) {
+	if _, err := unix.IoctlGetTermios(2, unix.TCGETS); err == nil {
 		end = "\r\n" // it is raw while an orchestrator has it
 	}
 	fmt.Fprint(os.Stderr, "sharness: "+event.Escape(line)+end)
