@@ -45,7 +45,7 @@ func (p *Policy) judge(c call, e *Event) verdict {
 		p.judgeProcess(&v, c, e)
 	case aboutSpace:
 		v.kind, v.door, v.cause = event.NSDenied, "ns", p.ifHolds(causeSeccomp)
-		v.path = p.pathOf(c, e)
+		v.path, v.target = p.pathOf(c, e), spaceFlags(c.name, e)
 	case aboutKernel:
 		v.door, v.cause = "kernel", p.ifHolds(causeSeccomp)
 		v.path = p.pathOf(c, e)
@@ -79,6 +79,17 @@ func (p *Policy) pathOf(c call, e *Event) string {
 	return p.resolve(e)
 }
 
+// spaceFlags says which namespaces were asked for.
+func spaceFlags(name string, e *Event) string {
+	switch name {
+	case "unshare", "clone":
+		return "flags 0x" + hex(e.Args[0]&0xffffffff)
+	case "setns":
+		return "type 0x" + hex(e.Args[1]&0xffffffff)
+	}
+	return ""
+}
+
 const atExecveCheck = 0x10000
 
 func (p *Policy) judgeExec(v *verdict, e *Event) {
@@ -89,6 +100,8 @@ func (p *Policy) judgeExec(v *verdict, e *Event) {
 	switch {
 	case memfd(e):
 		v.door = "exec-memfd"
+	case p.loader(v.path):
+		v.door = "exec-ldso"
 	case p.writable(v.path):
 		v.door = "exec-workspace"
 	}

@@ -68,6 +68,7 @@ func TestJudge(t *testing.T) {
 		{"descriptor under a filter", "execveat", with(unix.EPERM).and(func(e *Event) { e.Base.Text = "/usr/bin/env" }), event.ExecDenied, "exec-direct", "seccomp", "/usr/bin/env"},
 		{"memfd by descriptor", "execveat", asks("").and(func(e *Event) { e.Base = Text{Text: "/memfd:a", Detached: true}; e.Image = &Image{} }), event.ExecDenied, "exec-memfd", "view", "/memfd:a"},
 		{"loader", "mmap", with(unix.EPERM).and(func(e *Event) { e.Exe.Text, e.Base.Text, e.NoExec = "/lib64/ld-linux-x86-64.so.2", "/work/a", true }), event.ExecDenied, "exec-ldso", "view", "/work/a"},
+		{"loader by name", "execve", asks("/lib64/ld-linux-x86-64.so.2"), event.ExecDenied, "exec-ldso", "view", "/lib64/ld-linux-x86-64.so.2"},
 		{"dlopen", "mmap", with(unix.EPERM).and(func(e *Event) { e.Exe.Text, e.Base.Text, e.NoExec = "/opt/agent/agent", "/work/a.so", true }), event.ExecDenied, "exec-inject", "view", "/work/a.so"},
 		{"memfd_create", "memfd_create", with(unix.ENOSYS), event.MemfdDenied, "exec-memfd", "seccomp", ""},
 
@@ -84,7 +85,7 @@ func TestJudge(t *testing.T) {
 		{"raised limit", "prlimit64", with(unix.EPERM, 0, unix.RLIMIT_NOFILE), event.SyscallDenied, "", "dac", "limit 7"},
 		{"own priority", "setpriority", with(unix.EACCES, 0, 0, minus1), event.SyscallDenied, "", "dac", "own"},
 
-		{"unshare", "unshare", with(unix.EPERM, unix.CLONE_NEWUSER), event.NSDenied, "ns", "seccomp", ""},
+		{"unshare", "unshare", with(unix.EPERM, unix.CLONE_NEWUSER), event.NSDenied, "ns", "seccomp", "flags 0x10000000"},
 		{"mount", "mount", asks("/mnt"), event.NSDenied, "ns", "seccomp", "/mnt"},
 		{"io_uring", "io_uring_setup", with(unix.ENOSYS), event.SyscallDenied, "kernel", "seccomp", ""},
 		{"setuid", "setresuid", with(unix.EPERM), event.SyscallDenied, "setid", "dac", ""},
