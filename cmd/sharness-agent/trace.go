@@ -71,13 +71,18 @@ func startTracing(c *Config) (*tracing, error) {
 		return nil, err
 	}
 	c.Sources = append(c.Sources, sink.Source{FD: source, Name: "sharness-agent"})
-	t.tracer, err = agent.Load(c.Trace.Options)
+	t.load()
+	return t, nil
+}
+
+// load attaches. A failure is for the supervisor to judge, and no reason to be without a log.
+func (t *tracing) load() {
+	tracer, err := agent.Load(t.config.Options)
 	if err != nil {
 		t.report.Reason = err.Error()
-		return t, nil
+		return
 	}
-	t.report.Traced = true
-	return t, nil
+	t.tracer, t.report.Traced = tracer, true
 }
 
 // drop gives up root. The rest of the confinement follows as in a process that never had it.
