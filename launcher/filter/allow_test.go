@@ -59,7 +59,13 @@ var allowedToBoth = []attempt{
 	{name: "rseq", want: unix.EINVAL, args: args(bad, 1)},
 	{name: "clone", want: unix.EINVAL, args: args(unix.CLONE_SIGHAND)}, // reaches the kernel, which wants CLONE_VM too
 	{name: "close_range", want: unix.EINVAL, args: args(2, 1)},
-	{name: "io_setup", want: unix.EINVAL, args: args(0, emptyPath)},
+	{name: "seccomp", want: unix.EFAULT, args: args(unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, bad)},
+	{name: "sched_setaffinity", want: unix.ESRCH, args: args(gone, 8, emptyPath)}, // pthread_setaffinity_np names a thread
+	{name: "sched_setaffinity", want: unix.EFAULT, args: args(0, 8, bad)},
+	{name: "sched_setscheduler", want: unix.EINVAL, args: args(0, 0, 0)},
+	{name: "setpriority", args: args(0, 0, 0)},
+	{name: "setpriority", want: unix.ESRCH, args: args(0, gone, 0)},
+	{name: "ioprio_set", want: unix.EINVAL, args: args(1, 0, all)},
 	{name: "inotify_init1", want: unix.EINVAL, args: args(all)},
 }
 

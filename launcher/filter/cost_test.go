@@ -17,8 +17,8 @@ func TestFiltersAreShort(t *testing.T) {
 		o    Options
 		most []int
 	}{
-		{Options{Kind: Orchestrator}, []int{500, 200}},
-		{Options{Kind: Command}, []int{500, 200}},
+		{Options{Kind: Orchestrator}, []int{500, 250}},
+		{Options{Kind: Command}, []int{500, 250}},
 		{Options{Kind: Helper, Network: true, Files: true, Change: true, Memfd: true}, []int{300}},
 	} {
 		for i, prog := range mustCompile(t, c.o) {

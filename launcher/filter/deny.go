@@ -28,7 +28,11 @@ func conditionalDenials() []rule {
 	rules = append(rules, deviceNodes()...)
 	rules = append(rules, coreLimit()...)
 	rules = append(rules, fastOpen()...)
+	rules = append(rules, initPriority()...)
 
+	// A listener decides system calls of others, puts descriptors into them and tells what they called; nothing inside
+	// supervises by it but what would hide from who supervises this.
+	rules = append(rules, deny("seccomp", int32Is(0, unix.SECCOMP_SET_MODE_FILTER), has(1, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)))
 	// F_SETLEASE and F_NOTIFY on a user's file hold up, or spy on, the user's own open.
 	for _, cmd := range []uint64{unix.F_SETLEASE, unix.F_NOTIFY} {
 		rules = append(rules, deny("fcntl", int32Is(1, cmd)))
@@ -86,6 +90,27 @@ func coreLimit() []rule {
 		// time would end it. Landlock has no say in it.
 		{name: "prlimit64", action: notThere, conds: []seccomp.ScmpCondition{notNull(0)}},
 	}
+}
+
+// initPriority keeps pid 1 of the domain, which has the same uid, on the processor: no other policy, priority, processor or
+// I/O class for it by its number, by that of its group, or with all of its uid's. Numbers of others stay possible, since
+// pthread_setaffinity_np names its own thread by number.
+func initPriority() []rule {
+	const (
+		prioProcess, prioGroup, prioUser = 0, 1, 2 // linux/resource.h
+		ioProcess, ioGroup, ioUser       = 1, 2, 3 // linux/ioprio.h
+	)
+	var rules []rule
+	for _, name := range []string{"sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr"} {
+		rules = append(rules, deny(name, int32Is(0, 1)))
+	}
+	for _, which := range []uint64{prioProcess, prioGroup} {
+		rules = append(rules, deny("setpriority", int32Is(0, which), int32Is(1, 1)))
+	}
+	for _, which := range []uint64{ioProcess, ioGroup} {
+		rules = append(rules, deny("ioprio_set", int32Is(0, which), int32Is(1, 1)))
+	}
+	return append(rules, deny("setpriority", int32Is(0, prioUser)), deny("ioprio_set", int32Is(0, ioUser)))
 }
 
 // fastOpen: TCP Fast Open sends data in the SYN without a connect that Landlock would see. TCP_ULP attaches other

@@ -141,6 +141,24 @@ var deniedToBoth = []attempt{
 	{name: "setrlimit", want: unix.ENOSYS, args: args(unix.RLIMIT_CORE, bad)},
 	{name: "setrlimit", want: unix.ENOSYS, args: args(high|unix.RLIMIT_CORE, bad)},
 
+	// Who runs beside the domain's pid 1 must not take the processor from it. Bare, pid 1 is the host's: the arguments
+	// are none that change anything.
+	{name: "sched_setaffinity", want: unix.EPERM, args: args(1, 8, bad)},
+	{name: "sched_setaffinity", want: unix.EPERM, args: args(high|1, 8, bad)},
+	{name: "sched_setscheduler", want: unix.EPERM, args: args(1, 0, 0)},
+	{name: "sched_setparam", want: unix.EPERM, args: args(1, 0)},
+	{name: "sched_setattr", want: unix.EPERM, args: args(1, 0)},
+	{name: "setpriority", want: unix.EPERM, args: args(2, gone, 0)},
+	{name: "setpriority", want: unix.EPERM, args: args(high|2, gone, 0)},
+	{name: "ioprio_set", want: unix.EPERM, args: args(1, 1, all)},
+	{name: "ioprio_set", want: unix.EPERM, args: args(2, 1, all)},
+	{name: "ioprio_set", want: unix.EPERM, args: args(3, gone, all)},
+
+	{name: "seccomp", want: unix.EPERM, args: args(unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, bad)},
+	{name: "seccomp", want: unix.EPERM, args: args(high|unix.SECCOMP_SET_MODE_FILTER,
+		high|unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|unix.SECCOMP_FILTER_FLAG_TSYNC, bad)},
+	{name: "io_setup", want: unix.ENOSYS, args: args(0, emptyPath)},
+
 	// Terminals.
 	{name: "ioctl", want: unix.EPERM, args: args(all, unix.TIOCSTI)},
 	{name: "ioctl", want: unix.EPERM, args: args(all, high|unix.TIOCSTI)},
@@ -226,6 +244,21 @@ func TestFilterDenies(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// By number pid 1 of the host would be reniced by a bare run, so the program alone is asked.
+func TestFilterKeepsTheNiceValueOfPid1(t *testing.T) {
+	nr, err := number("setpriority")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kind := range []Kind{Orchestrator, Command} {
+		for _, args := range [][6]uint64{{0, 1, 19}, {1, 1, 19}, {high, high | 1, 19}} {
+			if got := verdict(mustCompile(t, Options{Kind: kind}), nativeArch(t), uint32(nr), args); got != errnoVerdict(unix.EPERM) {
+				t.Errorf("%s: setpriority%v: want EPERM, got %#x", kind, args, got)
+			}
+		}
 	}
 }
 

@@ -80,7 +80,7 @@ var samples = [][6]uint64{
 	{}, {1, 1, 0}, {^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)},
 	{0, unix.F_SETLEASE}, {0, unix.TIOCSTI}, {0, unix.RLIMIT_CORE, 1}, {unix.RLIMIT_CORE}, {0, unix.IPPROTO_TCP, unix.TCP_ULP},
 	{unix.CLONE_VM | unix.CLONE_THREAD}, {0, unix.SOL_SOCKET, unix.SO_KEEPALIVE}, {0, unix.TCGETS}, {0, unix.F_GETFD},
-	{0, 0, 0o4755},
+	{0, 0, 0o4755}, {1}, {2}, {3}, {unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER},
 }
 
 func describe(progs [][]byte, arch, nr uint32) string {

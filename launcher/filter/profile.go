@@ -32,6 +32,7 @@ func absent(o Options) []string {
 		"statmount", "listmount", // libmount reads mountinfo instead
 		"file_getattr", "file_setattr", // inode flags; the ioctl remains, with its own checks
 		"rseq_slice_yield",
+		"io_setup", // contexts come out of fs.aio-max-nr, one number for the whole host; databases and nginx go without
 	}
 	if o.Kind == Orchestrator && !o.Memfd {
 		names = append(names, "memfd_create") // JITs fall back to a file or to anonymous memory

@@ -95,6 +95,16 @@ import asyncio, multiprocessing, socket, threading
 with multiprocessing.Pool(2) as p: a = p.map(abs, [-1, -2])
 t = threading.Thread(target=lambda: None); t.start(); t.join()
 print(a, asyncio.run(asyncio.sleep(0, 5)), bool(socket.getaddrinfo("127.0.0.1", 80)))`}},
+	{"sqlite", "[(500,)] wal\n", []string{"/usr/bin/python3", "-c", `
+import sqlite3
+c = sqlite3.connect("x.db"); mode = c.execute("pragma journal_mode=wal").fetchone()[0]; c.execute("create table t(a)")
+with c: c.executemany("insert into t values(?)", [(i,) for i in range(500)])
+print(c.execute("select count(*) from t").fetchall(), mode)`}},
+	{"affinity", "True\n", []string{"/usr/bin/python3", "-c", `
+import os, threading
+os.sched_setaffinity(0, os.sched_getaffinity(0)); os.nice(1); os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+os.sched_setaffinity(threading.get_native_id(), os.sched_getaffinity(0))
+print(os.sched_getscheduler(0) == os.SCHED_BATCH)`}},
 	{"gpg", "1\n", []string{"/bin/bash", "-c", `mkdir -m 700 g && gpg --homedir g --batch --passphrase '' --quick-gen-key a@b default default never 2>/dev/null &&
 		gpg --homedir g --list-secret-keys --with-colons 2>/dev/null | grep -c ^sec; gpgconf --homedir g --kill all`}},
 }
@@ -115,6 +125,21 @@ func TestNodeWorksUnderTheOrchestratorFilter(t *testing.T) {
 			if got := runTool(t, Options{Kind: Orchestrator}, tool.argv...); got != tool.want {
 				t.Errorf("want %q, got %q", tool.want, got)
 			}
+		}
+	}
+}
+
+// Without recvmsg descriptors cannot arrive. What an orchestrator does all the same: subprocesses, threads, servers,
+// names. Node's fork() with a channel is what cannot.
+func TestInterpretersWorkUnderTheOrchestratorFilterWithoutRecvmsg(t *testing.T) {
+	for _, tool := range tools {
+		switch tool.name {
+		case "bash", "node", "python":
+			t.Run(tool.name, func(t *testing.T) {
+				if got := runTool(t, Options{Kind: Orchestrator, DenyRecvmsg: true}, tool.argv...); got != tool.want {
+					t.Errorf("want %q, got %q", tool.want, got)
+				}
+			})
 		}
 	}
 }
