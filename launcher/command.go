@@ -176,7 +176,9 @@ func (s *Session) freeze(v *view, rel string) error {
 	}
 	for _, e := range entries {
 		if e.Type().IsRegular() {
-			v.bind(filepath.Join(path, e.Name()), unix.MOUNT_ATTR_RDONLY, true)
+			// Another command may remove it before it is bound; then there is nothing to freeze.
+			file := filepath.Join(path, e.Name())
+			v.mounts = append(v.mounts, stage.Mount{Target: file, Bind: file, Set: unix.MOUNT_ATTR_RDONLY, IsFile: true, Absent: true})
 		}
 	}
 	return nil

@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -56,9 +55,9 @@ func (sp *spawner) startDomain(p *stage.Plan, v *view, std stdio, request *os.Fi
 			return nil, errors.New("start domain: out of descriptors")
 		}
 	}
-	data, err := json.Marshal(p)
+	data, err := p.Encode()
 	if err != nil {
-		return nil, fmt.Errorf("start domain: plan: %w", err)
+		return nil, fmt.Errorf("start domain: %w", err)
 	}
 	planFD, err := stage.SealedMemfd("plan", data)
 	if err != nil {

@@ -124,6 +124,9 @@ func (s *Session) addShares(v *view) error {
 		if err != nil {
 			return err
 		}
+		// A mount of its own: Landlock lets a folder move to where fewer rights are, with the sockets in it, and a
+		// share is seen by commands too.
+		v.bind(path, 0, false)
 		v.allow(path, accessWrite)
 	}
 	for _, rel := range s.Manifest.State.Protect {
@@ -358,12 +361,14 @@ func (s *Session) landlockOf(l confine.Landlock) confine.Landlock {
 }
 
 // outer is the layer of pid 1 and of all below it: scopes alone, since every right it took would be taken from the
-// target too. Where the kernel has no scopes it denies the rights that nobody needs.
+// target too. REFER is handled and granted everywhere: a layer that does not handle it denies it, and with it every
+// rename and link across folders. Where the kernel has no scopes there is no outer layer.
 func (s *Session) outer() confine.Landlock {
-	if s.Decision.Landlock.Scoped {
-		return confine.Landlock{ABI: s.Decision.Landlock.ABI, Scoped: true}
+	if !s.Decision.Landlock.Scoped {
+		return confine.Landlock{}
 	}
-	return confine.Landlock{}
+	return confine.Landlock{ABI: s.Decision.Landlock.ABI, Scoped: true, Refer: true,
+		Paths: []confine.PathRule{{Path: "/", Access: unix.LANDLOCK_ACCESS_FS_REFER}}}
 }
 
 // environ builds an environment from the caller's, by allowlist.

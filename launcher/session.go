@@ -15,6 +15,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/sharness/sharness/event/sink"
 	"github.com/sharness/sharness/launcher/host"
 	"github.com/sharness/sharness/launcher/pin"
 	"github.com/sharness/sharness/launcher/resolve"
@@ -75,12 +76,24 @@ func openSession(m *manifest.Manifest, workspace string) (*Session, error) {
 			s.Close()
 		}
 	}()
-	var err error
-	if s.Workspace, err = openWorkspace(workspace); err != nil {
+	caller, known, err := callerUser()
+	if err != nil {
 		return nil, err
 	}
-	if s.User, err = findUser(s.Workspace); err != nil {
+	if known {
+		// With the caller's reach: root would go through folders that are closed to them.
+		ids := &sink.IDs{UID: caller.UID, GID: caller.GID, Groups: caller.Groups}
+		err = sink.As(ids, func() error { s.Workspace, err = openWorkspace(workspace); return err })
+	} else {
+		s.Workspace, err = openWorkspace(workspace)
+	}
+	if err != nil {
 		return nil, err
+	}
+	if s.User = caller; !known {
+		if s.User, err = ownerUser(s.Workspace); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.checkWorkspace(); err != nil {
 		return nil, err
@@ -179,31 +192,39 @@ func openWorkspace(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), real), nil
 }
 
-// findUser is the caller behind sudo, else the owner of the workspace.
-func findUser(workspace *os.File) (User, error) {
-	var uid int
-	if v := os.Getenv("SUDO_UID"); v != "" {
-		n, err := strconv.Atoi(v)
-		if err != nil || n < 0 {
-			return User{}, refusef("SUDO_UID is %q, not a number", v)
-		}
-		uid = n
-	} else {
-		var st unix.Stat_t
-		if err := unix.Fstat(int(workspace.Fd()), &st); err != nil {
-			return User{}, refusef("workspace %s: %w", workspace.Name(), err)
-		}
-		uid = int(st.Uid)
+// callerUser is the caller behind sudo, if there is one.
+func callerUser() (User, bool, error) {
+	v := os.Getenv("SUDO_UID")
+	if v == "" {
+		return User{}, false, nil
 	}
-	u := User{UID: uid, GID: uid, Name: strconv.Itoa(uid)}
+	uid, err := strconv.Atoi(v)
+	if err != nil || uid < 0 {
+		return User{}, false, refusef("SUDO_UID is %q, not a number", v)
+	}
+	u, err := userOf(uid, uid)
+	return u, err == nil, err
+}
+
+// ownerUser is the owner of the workspace.
+func ownerUser(workspace *os.File) (User, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(workspace.Fd()), &st); err != nil {
+		return User{}, refusef("workspace %s: %w", workspace.Name(), err)
+	}
+	return userOf(int(st.Uid), int(st.Gid))
+}
+
+// userOf looks a user up. One without an entry (a container's id, say) has the group given, no others, and no home that
+// could be protected.
+func userOf(uid, gid int) (User, error) {
+	u := User{UID: uid, GID: gid, Name: strconv.Itoa(uid)}
 	entry, err := user.LookupId(strconv.Itoa(uid))
-	if err != nil {
-		// An owner without an entry (a container's id, say) has no groups and no home that could be protected.
-		var st unix.Stat_t
-		if err := unix.Fstat(int(workspace.Fd()), &st); err == nil && int(st.Uid) == uid {
-			u.GID = int(st.Gid)
-		}
+	if errors.As(err, new(user.UnknownUserIdError)) {
 		return u, nil
+	}
+	if err != nil {
+		return User{}, refusef("user %d: %w", uid, err)
 	}
 	u.Name, u.Home = entry.Username, entry.HomeDir
 	if u.GID, err = strconv.Atoi(entry.Gid); err != nil {

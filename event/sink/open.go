@@ -39,7 +39,7 @@ func Open(s Spec, user *IDs) (Opened, error) {
 	case Syslog:
 		fd, err = dial("/dev/log")
 	case File:
-		err = as(user, func() error { fd, err = openLog(s.Path); return err })
+		err = As(user, func() error { fd, err = openLog(s.Path); return err })
 	default:
 		err = fmt.Errorf("unknown kind %q", s.Kind)
 	}
@@ -82,10 +82,10 @@ func dial(path string) (int, error) {
 	return fd, nil
 }
 
-// as runs do with the file access of user on a thread that is thrown away afterwards: filesystem ids and groups belong
+// As runs do with the file access of user on a thread that is thrown away afterwards: filesystem ids and groups belong
 // to the thread (credentials(7)), and one that could not get back to its own must not go on. From fsuid 0 to another
 // the kernel takes CAP_DAC_* and CAP_FOWNER out of the effective set by itself (capabilities(7)).
-func as(user *IDs, do func() error) error {
+func As(user *IDs, do func() error) error {
 	if user == nil || user.UID == os.Geteuid() {
 		return do()
 	}

@@ -14,6 +14,7 @@ import (
 type Landlock struct {
 	ABI     int        `json:"abi"`
 	FS      bool       `json:"fs"`     // handle every file right of the ABI
+	Refer   bool       `json:"refer"`  // without FS: handle REFER alone. A layer that does not handle it denies it (landlock(7))
 	Net     bool       `json:"net"`    // handle every network right of the ABI; UDP too from ABI 10, and no rule allows that
 	Scoped  bool       `json:"scoped"` // keep signals and abstract sockets inside
 	Paths   []PathRule `json:"paths,omitempty"`
@@ -88,8 +89,11 @@ func (l Landlock) config() (landlock.Config, error) {
 		return config, fmt.Errorf("ABI %d wanted, the kernel has %d", l.ABI, have)
 	}
 	full := abis[l.ABI]
-	if l.FS {
+	switch {
+	case l.FS:
 		config.HandledAccessFS = full.HandledAccessFS
+	case l.Refer:
+		config.HandledAccessFS = full.HandledAccessFS & ll.AccessFSRefer
 	}
 	if l.Net {
 		if full.HandledAccessNet == 0 {
@@ -106,14 +110,14 @@ func (l Landlock) config() (landlock.Config, error) {
 		}
 		config.Scoped = full.Scoped
 	}
-	if !l.FS && !l.Net && !l.Scoped {
+	if config.HandledAccessFS == 0 && !l.Net && !l.Scoped {
 		return config, errors.New("a layer that restricts nothing")
 	}
 	return config, nil
 }
 
 func (l Landlock) rules(config landlock.Config) ([]landlock.Rule, error) {
-	if len(l.Paths) > 0 && !l.FS {
+	if len(l.Paths) > 0 && config.HandledAccessFS == 0 {
 		return nil, errors.New("path rules in a layer that handles no file right")
 	}
 	if len(l.TCP) > 0 && !l.Net {

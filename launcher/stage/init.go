@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"reflect"
 	"runtime"
 	"slices"
 	"syscall"
@@ -65,6 +66,9 @@ func readPlan(fd int) (*Plan, error) {
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("plan: more than one document")
+	}
+	if err := eachString(reflect.ValueOf(&p), fromText); err != nil {
+		return nil, fmt.Errorf("plan: %w", err)
 	}
 	return &p, nil
 }
@@ -165,7 +169,7 @@ func limit(r Rlimit) error {
 // openStdio gives the three standard streams of the target, and the terminal itself.
 func openStdio(p *Plan) (out [3]*os.File, terminal *os.File, err error) {
 	if p.Terminal {
-		if terminal, err = openTerminal(p.UID, p.GID); err != nil {
+		if terminal, err = openTerminal(p.Kind, p.UID, p.GID); err != nil {
 			return out, nil, err
 		}
 	}
@@ -260,9 +264,9 @@ func (e *entering) release() error {
 func encodePlan(p *Plan) (int, error) {
 	q := *p
 	q.Mounts, q.Files, q.Links, q.Protected = nil, nil, nil, nil
-	data, err := json.Marshal(&q)
+	data, err := q.Encode()
 	if err != nil {
-		return -1, fmt.Errorf("plan: %w", err)
+		return -1, err
 	}
 	return SealedMemfd("plan", data)
 }

@@ -87,6 +87,9 @@ func attach(m Mount) error {
 	case m.Bind != "":
 		var err error
 		fd, err = unix.OpenTree(unix.AT_FDCWD, m.Bind, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
+		if m.Absent && errors.Is(err, unix.ENOENT) {
+			return nil
+		}
 		if err != nil {
 			return fmt.Errorf("mount: open_tree %s: %w", m.Bind, err)
 		}
@@ -97,11 +100,17 @@ func attach(m Mount) error {
 		}
 	}
 	defer unix.Close(fd)
-	if err := makePoint(m.Target, m.IsFile); err != nil {
-		return err
+	if m.Bind != m.Target { // what is bound onto itself is there, in a tree where nothing may be made
+		if err := makePoint(m.Target, m.IsFile); err != nil {
+			return err
+		}
 	}
 	// The last component is not followed: a link in a tree of the user's must not move the mount elsewhere.
-	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, m.Target, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+	err := unix.MoveMount(fd, "", unix.AT_FDCWD, m.Target, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	if m.Absent && errors.Is(err, unix.ENOENT) {
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("mount: attach %s: %w", m.Target, err)
 	}
 	return nil

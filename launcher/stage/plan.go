@@ -78,6 +78,7 @@ type Mount struct {
 	Set    uint64 `json:"set,omitempty"`    // MOUNT_ATTR_* of Fstype and Bind
 	Clear  uint64 `json:"clear,omitempty"`
 	IsFile bool   `json:"is_file,omitempty"` // the mount point is a file
+	Absent bool   `json:"absent,omitempty"`  // of a Bind: that it is gone by now is no error
 }
 
 // Protected are the entries of the workspace that this view must not change. They are bound onto themselves once the
