@@ -38,7 +38,7 @@ func (p *Policy) judgeNet(v *verdict, c call, e *Event) {
 		if len(e.Address) > 2 && e.Address[2] == 0 {
 			v.door, v.cause = "unix-abstract", p.ifHolds(causeLandlock)
 		}
-	case c.topic == aboutNet && (c.name == "connect" || c.name == "bind"):
+	case c.topic == aboutNet && e.Errno == unix.EACCES: // of connect and bind, and since ABI 10 of UDP's sends
 		v.cause = p.ifHolds(causeLandlock)
 	}
 	switch c.name {
@@ -79,9 +79,6 @@ func (p *Policy) judgeOption(v *verdict, e *Event) {
 	}
 }
 
-// unixProtocols of the internet families that have a door of their own.
-const ipprotoMPTCP = 262
-
 func socketDoor(family uint16, s Socket) string {
 	switch family {
 	case unix.AF_INET, unix.AF_INET6:
@@ -93,7 +90,7 @@ func socketDoor(family uint16, s Socket) string {
 		return "net-family"
 	}
 	switch {
-	case s.Protocol == ipprotoMPTCP:
+	case s.Protocol == unix.IPPROTO_MPTCP:
 		return "net-mptcp"
 	case s.Type == unix.SOCK_STREAM && (s.Protocol == 0 || s.Protocol == unix.IPPROTO_TCP):
 		return "net-host"
@@ -107,7 +104,7 @@ func socketName(family uint16, s Socket) string {
 		return "unix"
 	case unix.AF_INET, unix.AF_INET6:
 		switch {
-		case s.Protocol == ipprotoMPTCP:
+		case s.Protocol == unix.IPPROTO_MPTCP:
 			return "mptcp"
 		case s.Type == unix.SOCK_STREAM && (s.Protocol == 0 || s.Protocol == unix.IPPROTO_TCP):
 			return "tcp"

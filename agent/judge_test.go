@@ -96,6 +96,7 @@ func TestJudge(t *testing.T) {
 		{"another host", "connect", inet4(tcp), event.NetDenied, "net-host", "landlock", "tcp 192.0.2.9:443"},
 		{"no network", "connect", inet4(tcp).and(func(e *Event) { e.Errno = unix.ENETUNREACH }), event.NetDenied, "net-host", "net", "tcp 192.0.2.9:443"},
 		{"dns", "sendto", inet4(udp).and(func(e *Event) { e.Errno = unix.ENETUNREACH }), event.NetDenied, "net-udp", "net", "udp 192.0.2.9:443"},
+		{"dns under ABI 10", "sendto", inet4(udp), event.NetDenied, "net-udp", "landlock", "udp 192.0.2.9:443"},
 		{"mptcp", "connect", inet4(Socket{unix.AF_INET, unix.SOCK_STREAM, 262}), event.NetDenied, "net-mptcp", "landlock", "mptcp 192.0.2.9:443"},
 		{"fast open", "sendto", inet4(tcp, 0, 0, 0, unix.MSG_FASTOPEN), event.NetDenied, "net-tfo", "seccomp", "tcp 192.0.2.9:443"},
 		{"fast open by msghdr", "sendmsg", inet4(tcp, 0, 0, unix.MSG_FASTOPEN), event.NetDenied, "net-tfo", "seccomp", "tcp 192.0.2.9:443"},
