@@ -99,13 +99,15 @@ func cmpErr(a, b error) error {
 
 // progress returns what shows how far it is, where that disturbs nobody: on a terminal that the agent does not draw on.
 func progress() func(learn.Progress) {
-	if !isTerminal(2) || isTerminal(0) || isTerminal(1) {
+	if !undisturbed() {
 		return nil
 	}
 	return func(p learn.Progress) {
 		fmt.Fprintf(os.Stderr, "\r\x1b[Ksharness: learning: %d images, %d execs, %d mappings, %d lost\r", p.Images, p.Execs, p.Maps, p.Lost)
 	}
 }
+
+func undisturbed() bool { return isTerminal(2) && !isTerminal(0) && !isTerminal(1) }
 
 func isTerminal(fd int) bool {
 	_, err := unix.IoctlGetTermios(fd, unix.TCGETS)
@@ -214,6 +216,30 @@ func (l *learning) renew(cmd string) error {
 		return refuse("%w", err)
 	}
 	l.start = m
+	return l.keepUnpacked()
+}
+
+// keepUnpacked keeps what was taken out of the program as long as the environment still leads to it. The program would not
+// say by DT_NEEDED that it wants it.
+func (l *learning) keepUnpacked() error {
+	for _, old := range l.former.Libraries {
+		led := false
+		for _, value := range l.start.Env.Set {
+			led = led || pin.Below(value, libraryDir) && pin.Below(old.Path, value)
+		}
+		if _, err := os.Lstat(old.Path); !led || err != nil || slices.Contains(paths(l.start), old.Path) {
+			continue
+		}
+		files, err := l.options.Library(old.Path, l.closure.Program)
+		if err != nil {
+			return refuse("%w", err)
+		}
+		for _, f := range files {
+			if !slices.Contains(paths(l.start), f.Path) {
+				l.start.Libraries = append(l.start.Libraries, f)
+			}
+		}
+	}
 	return nil
 }
 

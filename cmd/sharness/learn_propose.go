@@ -76,7 +76,9 @@ func (l *learning) text(p *learn.Proposal) ([]byte, error) {
 // tell prints the summary.
 func (l *learning) tell(p *learn.Proposal, proposed string) error {
 	out := os.Stderr
-	fmt.Fprint(out, "\n")
+	if undisturbed() {
+		fmt.Fprint(out, "\r\x1b[K") // where the progress was
+	}
 	if err := p.Table(out); err != nil {
 		return err
 	}
@@ -104,7 +106,9 @@ func (l *learning) tell(p *learn.Proposal, proposed string) error {
 	} else {
 		changes := manifest.Diff(l.former, p.Manifest)
 		for _, c := range changes {
-			fmt.Fprintln(out, c)
+			if !l.yes || len(p.Missing) > 0 { // else approving says it
+				fmt.Fprintln(out, c)
+			}
 		}
 		fmt.Fprintf(out, "wrote %s: %s to %s\n", proposed, count(len(changes), "change", "changes"), l.file)
 	}

@@ -149,6 +149,13 @@ func (r *run) manifest() (file string, m *manifest.Manifest) {
 	if m, err = manifest.Parse(file, data); err != nil {
 		r.t.Fatal(err)
 	}
+	r.adapt(file, m)
+	return file, m
+}
+
+// adapt writes m with this run's state and model.
+func (r *run) adapt(file string, m *manifest.Manifest) {
+	r.t.Helper()
 	m.Name = "agentstest-" + r.agent
 	m.State.Path = filepath.Join(r.base, "state")
 	m.Connect = []manifest.Endpoint{{Name: "127.0.0.1", Port: uint16(r.model.Port), For: "model"}}
@@ -158,16 +165,21 @@ func (r *run) manifest() (file string, m *manifest.Manifest) {
 	if err := os.WriteFile(file, manifest.Format(m), 0o644); err != nil {
 		r.t.Fatal(err)
 	}
-	return file, m
 }
 
 // start runs the agent to its end. Its environment is the caller's as far as the manifest passes it on.
 func (r *run) start(args ...string) {
 	r.t.Helper()
 	file, m := r.manifest()
+	r.session([]string{"enforce", "-m", file}, m, args)
+}
+
+// session runs the agent to its end as verb, with its flags, says.
+func (r *run) session(verb []string, m *manifest.Manifest, args []string) {
+	r.t.Helper()
 	ctx, cancel := context.WithTimeout(r.t.Context(), 3*time.Minute)
 	defer cancel()
-	argv := append([]string{"enforce", "-m", file, "--workspace", r.workspace, "--events", r.eventFile(), "--", m.Command[0]}, args...)
+	argv := slices.Concat(verb, []string{"--workspace", r.workspace, "--events", r.eventFile(), "--", m.Command[0]}, args)
 	cmd := exec.CommandContext(ctx, repoFile(r.t, "bin/sharness"), argv...)
 	cmd.Dir = r.workspace
 	cmd.Env = append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "TERM=xterm", "LANG=C.UTF-8", "BASH_ENV=/nonexistent"}, r.env...)

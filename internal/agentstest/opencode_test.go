@@ -11,11 +11,24 @@ import (
 	"github.com/sharness/sharness/manifest"
 )
 
+// opencodeRun has a model of its own and an MCP server.
+func opencodeRun(t *testing.T, script fakellm.Script, files map[string]string) *run {
+	r := newRun(t, "opencode", script, files)
+	r.env = []string{"ANTHROPIC_API_KEY=" + secret}
+	r.edit = func(m *manifest.Manifest) {
+		m.Env.Set["OPENCODE_DISABLE_MODELS_FETCH"] = "1"
+		m.Env.Set["OPENCODE_CONFIG_CONTENT"] = fmt.Sprintf(`{"model":"fake/fake","small_model":"fake/fake",
+			"provider":{"fake":{"npm":"@ai-sdk/openai-compatible","options":{"baseURL":"%s/v1","apiKey":"none"},"models":{"fake":{"tool_call":true}}}},
+			"mcp":{"who":{"type":"local","command":["node","server.js"]}},"permission":{"edit":"allow","bash":"allow","external_directory":"allow"}}`, r.model.URL)
+	}
+	return r
+}
+
 func TestOpencodeWorksInItsDomain(t *testing.T) {
 	command := func(text string) fakellm.Turn {
 		return one("bash", input{"command": text, "description": "a command"})
 	}
-	r := newRun(t, "opencode", fakellm.Script{Turns: []fakellm.Turn{
+	r := opencodeRun(t, fakellm.Script{Turns: []fakellm.Turn{
 		0: command("echo uid $(id -u); exit 3"),
 		1: command("cat <<X\nsum $((40+2))\nX\n"),
 		2: one("read", input{"filePath": "{{WS}}/a.txt"}),
@@ -31,13 +44,6 @@ func TestOpencodeWorksInItsDomain(t *testing.T) {
 		6: command("mkdir sub; echo made > sub/by-command.txt; git status --short"),
 		7: command("printenv ANTHROPIC_API_KEY OPENCODE_PID | grep . && echo leaked; cat {{WS}}/../state/.config/opencode/opencode.json; echo x >> .git/config"),
 	}}, map[string]string{"server.js": mcpServer})
-	r.env = []string{"ANTHROPIC_API_KEY=" + secret}
-	r.edit = func(m *manifest.Manifest) {
-		m.Env.Set["OPENCODE_DISABLE_MODELS_FETCH"] = "1"
-		m.Env.Set["OPENCODE_CONFIG_CONTENT"] = fmt.Sprintf(`{"model":"fake/fake","small_model":"fake/fake",
-			"provider":{"fake":{"npm":"@ai-sdk/openai-compatible","options":{"baseURL":"%s/v1","apiKey":"none"},"models":{"fake":{"tool_call":true}}}},
-			"mcp":{"who":{"type":"local","command":["node","server.js"]}},"permission":{"edit":"allow","bash":"allow","external_directory":"allow"}}`, r.model.URL)
-	}
 	r.start("run", "go")
 
 	if r.exit != 0 || !strings.Contains(r.stdout, "done") {
