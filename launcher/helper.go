@@ -26,6 +26,15 @@ type helperSpec struct {
 	events  *os.File // nil: /dev/null
 	config  any      // handed over as JSON in a sealed memfd
 	extra   []*os.File
+	drains  bool // it ends by itself when the supervisor is gone, and writes down that it is
+}
+
+// orphaned is the signal for a helper whose supervisor was killed.
+func (h helperSpec) orphaned() syscall.Signal {
+	if h.drains {
+		return syscall.SIGTERM
+	}
+	return syscall.SIGKILL
 }
 
 // firstExtraFD is the number of the first of a helper's extra descriptors: after 0-2, control, events and config.
@@ -83,7 +92,7 @@ func (sp *spawner) startHelper(h helperSpec) (*helperProcess, error) {
 		pid, err := syscall.ForkExec(path, []string{h.name}, &syscall.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: &syscall.SysProcAttr{
 			Credential: &syscall.Credential{Uid: uint32(h.uid), Gid: uint32(h.gid), Groups: groups},
 			Setsid:     true,
-			Pdeathsig:  syscall.SIGKILL,
+			Pdeathsig:  h.orphaned(),
 		}})
 		p.pid = pid
 		return err

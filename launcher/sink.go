@@ -103,7 +103,7 @@ func (k *sinkProcess) start(sp *spawner, s *Session) (*helperProcess, error) {
 		return nil, err
 	}
 	uid := helperUID(s.UID, helperAgent)
-	spec := helperSpec{name: "sharness-agent", uid: uid, gid: uid, events: files[1], extra: files[3:]}
+	spec := helperSpec{name: "sharness-agent", uid: uid, gid: uid, events: files[1], extra: files[3:], drains: true}
 	agent := agentConfig{Config: config, Confine: confine.Drop{Landlock: s.helperLandlock(), Seccomp: progs}}
 	var ready *os.File
 	if k.trace != nil {

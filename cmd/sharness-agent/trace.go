@@ -93,8 +93,8 @@ func (t *tracing) drop(parent int) error {
 	if err := confine.SetIDs(t.config.UID, t.config.GID); err != nil {
 		return err
 	}
-	// The change of ids has cleared it.
-	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0); errno != 0 {
+	// The change of ids has cleared it. TERM lets the log say that the supervisor was lost.
+	if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(unix.SIGTERM), 0); errno != 0 {
 		return fmt.Errorf("prctl PR_SET_PDEATHSIG: %w", errno)
 	}
 	if os.Getppid() != parent {
