@@ -1,6 +1,7 @@
 // Package tty stands between the user's terminal and files on one side and a domain on the other. The domain never
-// holds the user's terminal, nor a file, socket or device that the user redirected to: it gets a pty of its own and
-// fresh pipes, and this package copies between them without looking at what it copies.
+// holds the user's terminal, nor a file, pipe, socket or device that the user redirected to: it gets a pty of its own and
+// fresh pipes, and this package copies between them without looking at what it copies. From standard input it takes what a
+// pipe holds, whether the target reads it or not.
 //
 //	layout, err := tty.Plan([3]int{0, 1, 2})          // which stream is what
 //	streams, err := tty.Open(layout, [3]int{0, 1, 2}) // what the stage gets

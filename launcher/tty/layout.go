@@ -13,9 +13,8 @@ type Kind int
 // The domain gets for each kind:
 const (
 	Null   Kind = iota // /dev/null of its own view; also for a stream that is closed
-	Pipe               // the anonymous pipe itself: it has no name and leads to nothing else
 	Tty                // its pty
-	Copied             // a fresh pipe, copied from or to the user's file
+	Copied             // a fresh pipe, copied from or to the user's file or pipe
 )
 
 // Layout is what the three standard streams are.
@@ -60,16 +59,7 @@ func Plan(fds [3]int) (Layout, error) {
 			default: // a second terminal among them: there is one pty
 				l.Streams[i] = Copied
 			}
-		case unix.S_IFIFO:
-			anonymous, err := onPipefs(fd)
-			if err != nil {
-				return l, fmt.Errorf("stream %d: %w", i, err)
-			}
-			l.Streams[i] = Copied
-			if anonymous {
-				l.Streams[i] = Pipe
-			}
-		default:
+		default: // pipes too, with a name or without: through /proc both ends can be had of one, and its flags are everybody's
 			l.Streams[i] = Copied
 		}
 		if i == 1 && (st.Mode&unix.S_IFMT == unix.S_IFIFO || st.Mode&unix.S_IFMT == unix.S_IFSOCK) {
@@ -81,16 +71,6 @@ func Plan(fds [3]int) (Layout, error) {
 	}
 	l.joined = l.Streams[1] == Copied && l.Streams[2] == Copied && sameFile(fds[1], fds[2])
 	return l, nil
-}
-
-// onPipefs tells an anonymous pipe from a FIFO with a name. The name would be a door: whoever may open it holds the
-// other end, and a FIFO opened for reading and writing is both ends at once.
-func onPipefs(fd int) (bool, error) {
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err != nil {
-		return false, fmt.Errorf("statfs: %w", err)
-	}
-	return fs.Type == unix.PIPEFS_MAGIC, nil
 }
 
 // sameFile tells whether two descriptors are one open file description (kcmp(2)). A kernel without kcmp leaves the

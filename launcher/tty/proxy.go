@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -58,10 +59,16 @@ type Proxy struct {
 	late     <-chan time.Time // the user's job stops, and the target has not yet; nil otherwise
 	wanted   bool             // the target uses the terminal
 	attached bool             // and has it
+	told     bool             // the target was told to end
 }
 
 // forwarded are the signals that are meant for the target. The terminal's own keys come as bytes while it is raw.
 var forwarded = []os.Signal{syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2}
+
+// ends says whether a signal is one by which a program is told to end.
+func ends(sig os.Signal) bool {
+	return sig != syscall.SIGUSR1 && sig != syscall.SIGUSR2 && slices.Contains(forwarded, sig)
+}
 
 // Run works until exited delivers and all output has arrived, then restores the terminal and closes the master. Its
 // error is about output or the terminal; the target's end is not an error. SIGTERM and the like go to the target, and
@@ -104,6 +111,7 @@ func (p *Proxy) Run(exited <-chan Exit) (err error) {
 				p.late = time.After(stopTimeout)
 				err = p.Child.Signal(syscall.SIGTSTP)
 			default:
+				p.told = p.told || ends(sig)
 				err = p.Child.Signal(sig.(syscall.Signal))
 			}
 		case sig := <-p.Stopped:
@@ -203,7 +211,7 @@ func (p *Proxy) finish(exit Exit) error {
 	if p.master != nil {
 		p.output.stopWithin(drainTimeout)
 	}
-	err := p.Streams.Drain(drainTimeout)
+	err := p.drain()
 	if p.master == nil {
 		return err
 	}
@@ -213,6 +221,29 @@ func (p *Proxy) finish(exit Exit) error {
 		io.WriteString(p.Streams.Terminal.file, leaveScreen)
 	}
 	return errors.Join(err, p.release())
+}
+
+// drain waits for the output, for as long as its reader takes, as the target itself would have. Whoever told the target to
+// end does not mean to wait for a reader that is stuck.
+func (p *Proxy) drain() error {
+	done := make(chan error, 1)
+	go func() { done <- p.Streams.Drain(drainTimeout) }()
+	var late <-chan time.Time
+	if p.told {
+		late = time.After(2 * drainTimeout)
+	}
+	for {
+		select {
+		case err := <-done:
+			return err
+		case sig := <-p.signal:
+			if late == nil && ends(sig) {
+				late = time.After(0)
+			}
+		case <-late:
+			return errors.New("output: its reader does not take it, and the session was told to end: the rest is lost")
+		}
+	}
 }
 
 // leaveScreen undoes what full-screen programs do to a terminal, after one was killed before it could. The alternate

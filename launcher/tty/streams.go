@@ -43,7 +43,7 @@ func (s *Streams) open(fds [3]int) error {
 		}
 	}
 	for i, kind := range s.Layout.Streams {
-		if kind != Pipe && kind != Copied {
+		if kind != Copied {
 			continue
 		}
 		// A duplicate: the runtime ends a program that gets EPIPE on a file numbered 1 or 2 (os/signal).
@@ -53,8 +53,6 @@ func (s *Streams) open(fds [3]int) error {
 		}
 		file := os.NewFile(uintptr(dup), fmt.Sprintf("stream %d", i))
 		switch {
-		case kind == Pipe:
-			s.child[i] = file
 		case i == 2 && s.Layout.joined:
 			file.Close()
 			s.child[2] = s.child[1]
@@ -80,7 +78,7 @@ func (s *Streams) copied(i int, file *os.File) error {
 			go func() {
 				defer s.Terminal.RestoreOnPanic()
 				// An error of either side looks the same to the target: its input is over. EPIPE is its own doing.
-				io.Copy(w, file)
+				io.Copy(w, steady{file})
 				w.Close()
 				file.Close()
 			}()
@@ -91,13 +89,14 @@ func (s *Streams) copied(i int, file *os.File) error {
 	s.start = append(s.start, func() {
 		s.wg.Go(func() {
 			defer s.Terminal.RestoreOnPanic()
-			_, err := io.Copy(file, r)
+			err := copyOut(steady{file}, r)
 			// The target meets EPIPE at its next write, as it would have without us.
 			r.Close()
 			if cerr := file.Close(); err == nil {
 				err = cerr
 			}
-			if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			// Who read the user's pipe has gone, and the target was told like anybody.
+			if err != nil && !errors.Is(err, unix.EPIPE) {
 				s.fail(fmt.Errorf("stream %d: copy: %w", i, err))
 			}
 		})

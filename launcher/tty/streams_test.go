@@ -55,10 +55,10 @@ func TestPlanKnowsEveryKindOfStream(t *testing.T) {
 	}{
 		{"terminal", [3]*os.File{slave, slave, slave}, [3]Kind{Tty, Tty, Tty}, false},
 		{"into a file", [3]*os.File{slave, file, slave}, [3]Kind{Tty, Copied, Tty}, false},
-		{"into a pipe", [3]*os.File{slave, w, slave}, [3]Kind{Tty, Pipe, Tty}, true},
+		{"into a pipe", [3]*os.File{slave, w, slave}, [3]Kind{Tty, Copied, Tty}, true},
 		{"into a socket", [3]*os.File{slave, socket, slave}, [3]Kind{Tty, Copied, Tty}, true},
-		{"from a pipe", [3]*os.File{r, slave, slave}, [3]Kind{Pipe, Tty, Tty}, true},
-		{"no terminal", [3]*os.File{null, w, file}, [3]Kind{Null, Pipe, Copied}, true},
+		{"from a pipe", [3]*os.File{r, slave, slave}, [3]Kind{Copied, Tty, Tty}, true},
+		{"no terminal", [3]*os.File{null, w, file}, [3]Kind{Null, Copied, Copied}, true},
 		{"FIFO with a name, device", [3]*os.File{named, named, zero}, [3]Kind{Copied, Copied, Copied}, true},
 		{"a second terminal", [3]*os.File{slave, other, slave}, [3]Kind{Tty, Copied, Tty}, false},
 		{"closed", [3]*os.File{nil, slave, slave}, [3]Kind{Null, Tty, Tty}, true},
