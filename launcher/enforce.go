@@ -230,6 +230,12 @@ func (r *run) startServices(orchestrator bool) error {
 		return err
 	}
 	r.set = r.watcher.set
+	for _, tree := range MissingTrees(r.o.Manifest) {
+		r.o.Notice("read " + tree + ": is not on this host; nothing is shown there")
+	}
+	for _, note := range r.set.Notes {
+		r.o.Notice("protected paths: " + note)
+	}
 	r.before = readState(r.s)
 	if err := r.startServer(orchestrator); err != nil {
 		return err
@@ -455,6 +461,9 @@ func (r *run) close() error {
 	if r.watcher != nil {
 		// No process of the session is left that could make a protected name.
 		errs = append(errs, r.watcher.finish())
+		for _, line := range r.watcher.summary() {
+			r.o.Notice(line)
+		}
 	}
 	r.reportChanges()
 	if r.sink != nil {

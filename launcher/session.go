@@ -290,6 +290,26 @@ func (s *Session) checkWorkspace() error {
 	return nil
 }
 
+// CheckWorkspace says whether a session of m could have its workspace at path, by the rules that do not need the session.
+func CheckWorkspace(m *manifest.Manifest, path string) error {
+	s, err := openSession(m, path)
+	if err != nil {
+		return err
+	}
+	s.Close()
+	return nil
+}
+
+// MissingTrees are those under read that the host does not have. They show nothing.
+func MissingTrees(m *manifest.Manifest) (missing []string) {
+	for _, tree := range m.Read {
+		if _, err := os.Lstat(tree); errors.Is(err, os.ErrNotExist) {
+			missing = append(missing, tree)
+		}
+	}
+	return missing
+}
+
 // realPath resolves the links of a path whose last components may not exist yet.
 func realPath(path string) (string, error) {
 	there := existingParent(path)
@@ -438,7 +458,7 @@ func (s *Session) takeLock() error {
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			f.Close()
 			if errors.Is(err, unix.EWOULDBLOCK) {
-				return refusef("workspace %s: another session works here; end it first, or use another folder (git worktree add makes one)", s.Workspace.Name())
+				return refusef("workspace %s: another session works here; end it first, or work in another clone (git clone . ../copy)", s.Workspace.Name())
 			}
 			return fmt.Errorf("session: lock: %w", err)
 		}

@@ -32,6 +32,7 @@ type watcher struct {
 	onReplaced func(int)
 
 	set     *protect.Set
+	last    protect.Record // of the last sweep
 	states  []string // of the files behind set.Existing, to see what was replaced while nobody looked
 	dir     string   // of the quarantine
 	started time.Time
@@ -307,6 +308,7 @@ func (w *watcher) sweep() error {
 		if !ok {
 			return errWatcherGone
 		}
+		w.last = rec
 		if rec.C > 0 {
 			return fmt.Errorf("protected paths: %d names could not be taken away; the events say which", rec.C)
 		}
@@ -314,6 +316,18 @@ func (w *watcher) sweep() error {
 		return fmt.Errorf("protected paths: last sweep was not done after %s", watcherTime)
 	}
 	return nil
+}
+
+// summary says at the end what the user would look for otherwise: files that are not where somebody put them. The folder
+// is counted and not the records, since a watcher that was started again begins at nothing.
+func (w *watcher) summary() (lines []string) {
+	if entries, err := os.ReadDir(w.dir); err == nil && len(entries) > 0 {
+		lines = append(lines, fmt.Sprintf("protected names were taken out of the workspace (%d in all): %s", len(entries), w.dir))
+	}
+	if w.last.B > 0 {
+		lines = append(lines, fmt.Sprintf("repositories made during the session: %d; look at their hooks and configuration before git runs there", w.last.B))
+	}
+	return lines
 }
 
 func (w *watcher) stop() {
