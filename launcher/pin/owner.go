@@ -17,14 +17,28 @@ const firstSessionUID, lastSessionUID = 1900000000, 1900300000
 
 // CheckOwner refuses a file that something other than its owner could change: one in a tree of writableBy (the
 // workspace, the state folder), one that its group or everyone may write, one with such a folder above it, sticky or
-// not, and one that belongs to a session. A pinned hash notices a change; this keeps the change from being possible.
+// not, one that belongs to a session, and one that is not root's and has further names (oneName). A pinned hash notices a
+// change; this keeps the change from being possible.
 func CheckOwner(path string, writableBy ...string) error {
 	return eachPlace(path, writableBy, func(here string, info fs.FileInfo, uid uint32) error {
 		if info.Mode().Perm()&0o022 != 0 {
 			return fmt.Errorf("%s: mode %04o lets others write (chmod go-w %s)", here, info.Mode().Perm(), here)
 		}
-		return nil
+		return oneName(here, info)
 	})
+}
+
+// oneName refuses a file that is not root's and has more than one name: pnpm and uv link what they install, and whoever
+// may write one of the names, in a workspace say, writes the pinned file, while it runs too. Root's files nobody else can
+// write by any name.
+func oneName(path string, info fs.FileInfo) error {
+	st := info.Sys().(*syscall.Stat_t)
+	if !info.Mode().IsRegular() || st.Uid == 0 || st.Nlink == 1 {
+		return nil
+	}
+	copied := Quote(path + ".copy")
+	return fmt.Errorf("%s: has %d names (hard links), and a session may be able to write it by another one; make it a file of its own: cp -p %s %s && mv %s %s",
+		path, st.Nlink, Quote(path), copied, copied, Quote(path))
 }
 
 // CheckManifest is CheckOwner for a manifest, or for the folder one is to be written to. It is stricter about owners, since

@@ -2,6 +2,7 @@ package pin
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -79,6 +80,51 @@ func TestOwnersAreChecked(t *testing.T) {
 			_, err := ReadManifest(file, trees...)
 			check("reading", err, row.manifest)
 		})
+	}
+}
+
+func TestFileWithASecondNameIsPinnedOnlyIfItIsRoots(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		uid  int
+		want string
+	}{
+		{"root's", 0, ""},
+		{"a user's", 1000, "file: has 2 names (hard links)"},
+	} {
+		root := rootFolder(t)
+		file := write(t, filepath.Join(root, "dir", "file"), "x", 0o644)
+		if err := os.Chmod(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Lchown(file, row.uid, row.uid); err != nil {
+			t.Fatal(err)
+		}
+		workspace := filepath.Join(root, "workspace")
+		if err := os.Mkdir(workspace, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := CheckOwner(file, workspace); err != nil {
+			t.Errorf("%s with one name: got %v", row.name, err)
+		}
+		if err := os.Link(file, filepath.Join(workspace, "name")); err != nil {
+			t.Fatal(err)
+		}
+		err := CheckOwner(file, workspace)
+		if row.want == "" && err != nil || row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)) {
+			t.Errorf("%s with two names: got %v, want %q", row.name, err, row.want)
+		}
+		if row.want == "" {
+			continue
+		}
+		// What the text says to do.
+		_, line, _ := strings.Cut(err.Error(), "of its own: ")
+		if out, err := exec.Command("/bin/sh", "-c", line).CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", line, err, out)
+		}
+		if err := CheckOwner(file, workspace); err != nil {
+			t.Errorf("%s after %s: got %v", row.name, line, err)
+		}
 	}
 }
 
