@@ -87,81 +87,124 @@ func scriptUndenied(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// floodScript runs more than the ring holds while nobody reads it.
+// floodScript runs as many programs as it is told between two lines of its standard input.
 const floodScript = `#!/bin/bash
 echo ready
-read -r go
-for ((i = 0; i < 3000; i++)); do /usr/bin/true; done
+read -r many
+for ((i = 0; i < many; i++)); do /usr/bin/true; done
 echo flooded
 read -r go
 `
 
-func TestLearnThatLostRecordsIsIncompleteAndNotEnforced(t *testing.T) {
+// learnRun is a learn session of floodScript, up to its first word.
+type learnRun struct {
+	*testing.T
+	cmd                     *exec.Cmd
+	in                      io.Writer
+	out                     *bufio.Reader
+	said                    bytes.Buffer
+	sharness, file, ws, bin string
+	log                     string
+}
+
+func startLearn(t *testing.T, name string) *learnRun {
+	t.Helper()
 	kerneltest.RequireRoot(t)
 	dir := sessionRoot(t)
-	sharness, name := builtSharness(t), "test-learn-lost"
 	t.Cleanup(func() { forgetLearned(t, name) })
-	agent, ws, file := filepath.Join(dir, "bin", "flood"), filepath.Join(dir, "ws"), filepath.Join(dir, name+".yaml")
-	if err := errors.Join(os.Mkdir(filepath.Dir(agent), 0o755), os.Mkdir(ws, 0o755), os.Chown(ws, 4244, 4244), os.WriteFile(agent, []byte(floodScript), 0o755)); err != nil {
+	r := &learnRun{T: t, sharness: builtSharness(t), file: filepath.Join(dir, name+".yaml"), ws: filepath.Join(dir, "ws"), bin: filepath.Join(dir, "bin", "flood"),
+		log: filepath.Join(dir, "ws", "events")}
+	if err := errors.Join(os.Mkdir(filepath.Dir(r.bin), 0o755), os.Mkdir(r.ws, 0o755), os.Chown(r.ws, 4244, 4244), os.WriteFile(r.bin, []byte(floodScript), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(sharness, "learn", "-m", file, "--workspace", ws, "--events", "-", "--yes", "--", agent)
-	cmd.Env = []string{"PATH=/usr/bin:/bin"}
-	var said bytes.Buffer
-	cmd.Stderr = &said
-	in, err := cmd.StdinPipe()
+	r.cmd = exec.Command(r.sharness, "learn", "-m", r.file, "--workspace", r.ws, "--events", r.log, "--yes", "--", r.bin)
+	r.cmd.Env, r.cmd.Stderr = []string{"PATH=/usr/bin:/bin"}, &r.said
+	in, err := r.cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := cmd.StdoutPipe()
+	out, err := r.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
+	r.in, r.out = in, bufio.NewReader(out)
+	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	lines := bufio.NewReader(out)
-	expect := func(want string) {
-		t.Helper()
-		if line, err := lines.ReadString('\n'); err != nil || line != want+"\n" {
-			t.Fatalf("the agent said %q, %v, want %q\n%s", line, err, want, said.String())
-		}
+	t.Cleanup(func() { _ = r.cmd.Process.Kill() })
+	r.hear("ready")
+	return r
+}
+
+func (r *learnRun) hear(want string) {
+	r.Helper()
+	if line, err := r.out.ReadString('\n'); err != nil || line != want+"\n" {
+		r.Fatalf("the agent said %q, %v, want %q\n%s", line, err, want, r.said.String())
 	}
-	expect("ready")
-	tracer := childNamed(t, cmd.Process.Pid, "sharness-agent")
-	if err := syscall.Kill(tracer, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
+}
+
+func (r *learnRun) say(line string) {
+	r.Helper()
+	if _, err := io.WriteString(r.in, line+"\n"); err != nil {
+		r.Fatal(err)
 	}
-	t.Cleanup(func() { _ = syscall.Kill(tracer, syscall.SIGCONT) }) // a zombie or gone, unless the test failed before
-	say := func() {
-		t.Helper()
-		if _, err := io.WriteString(in, "go\n"); err != nil {
-			t.Fatal(err)
-		}
+}
+
+func (r *learnRun) signal(pid int, s syscall.Signal) {
+	r.Helper()
+	if err := syscall.Kill(pid, s); err != nil {
+		r.Fatal(err)
 	}
-	say()
-	expect("flooded")
-	if err := syscall.Kill(tracer, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
+}
+
+// incomplete ends the run and wants nothing of it to be policy: not by --yes, by approving, or by hand.
+func (r *learnRun) incomplete(why string) {
+	r.Helper()
+	r.say("go")
+	err := r.cmd.Wait()
+	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 125 || !strings.Contains(r.said.String(), why) {
+		r.Fatalf("got %v, want 125 and %q:\n%s", err, why, r.said.String())
 	}
-	say()
-	err = cmd.Wait()
-	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 125 || !strings.Contains(said.String(), "records were lost") {
-		t.Fatalf("got %v, want 125 and that records were lost:\n%s", err, said.String())
+	if _, err := os.Lstat(r.file); !errors.Is(err, os.ErrNotExist) {
+		r.Errorf("%s: %v: approved although it is incomplete", r.file, err)
 	}
-	if _, err := os.Lstat(file); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("%s: %v: approved although it is incomplete", file, err)
-	}
-	proposal, err := os.ReadFile(file + ".proposed")
+	proposal, err := os.ReadFile(r.file + ".proposed")
 	if err != nil || !strings.Contains(string(proposal), "\n  complete: false\n") {
-		t.Errorf("proposal: %v, want complete: false in\n%s", err, proposal)
+		r.Errorf("proposal: %v, want complete: false in\n%s", err, proposal)
 	}
-	wantRefused(t, "incomplete", sharness, "manifest", "approve", "-m", file)
-	if err := os.Rename(file+".proposed", file); err != nil {
-		t.Fatal(err)
+	wantRefused(r.T, "incomplete", r.sharness, "manifest", "approve", "-m", r.file)
+	if err := os.Rename(r.file+".proposed", r.file); err != nil {
+		r.Fatal(err)
 	}
-	wantRefused(t, "incomplete", sharness, "enforce", "-m", file, "--workspace", ws, "--", agent)
+	wantRefused(r.T, "incomplete", r.sharness, "enforce", "-m", r.file, "--workspace", r.ws, "--", r.bin)
+}
+
+func TestLearnThatLostRecordsIsIncompleteAndNotEnforced(t *testing.T) {
+	r := startLearn(t, "test-learn-lost")
+	tracer := childNamed(t, r.cmd.Process.Pid, "sharness-agent")
+	r.signal(tracer, syscall.SIGSTOP)
+	t.Cleanup(func() { _ = syscall.Kill(tracer, syscall.SIGCONT) }) // of no process of ours, unless the test failed before
+	r.say("3000")                                                   // more than the ring holds while nobody reads it
+	r.hear("flooded")
+	r.signal(tracer, syscall.SIGCONT)
+	r.incomplete("records were lost")
+}
+
+func TestLearnWhoseTracerDiedIsIncompleteAndNotEnforced(t *testing.T) {
+	r := startLearn(t, "test-learn-died")
+	tracer := childNamed(t, r.cmd.Process.Pid, "sharness-agent")
+	r.signal(tracer, syscall.SIGKILL)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		if log, err := os.ReadFile(r.log); err == nil && bytes.Contains(log, []byte("; started again")) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("sharness-agent was not started again")
+		}
+	}
+	r.say("3")
+	r.hear("flooded")
+	r.incomplete("did not see the whole run")
 }
 
 func wantRefused(t *testing.T, why string, argv ...string) {
