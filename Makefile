@@ -17,7 +17,7 @@ STATIC   = sharness-init sharness-bashd sharness-relay sharness-agent sharness-w
 CLIENT   = -static -nostdlib -ffreestanding -fno-pie -no-pie -fno-stack-protector -fno-asynchronous-unwind-tables \
            -Os -Wall -Wextra -Werror -DVERSION='"$(VERSION)"' -Wl,--build-id=none -Wl,-z,noexecstack
 
-.PHONY: all deps generate build install test test-agents race lint bench demo clean
+.PHONY: all deps generate build install test test-agents test-kernels race lint bench demo clean
 all: build
 
 deps:
@@ -57,6 +57,9 @@ test: build
 	./.ci/test
 test-agents: build
 	./.ci/test-agents
+# Emulated machines: KERNELS="6.1 newest" runs on these only.
+test-kernels: build
+	./.ci/kernels $(KERNELS)
 # Packages with threads of their own whose tests work with cgo, which the race detector needs.
 race:
 	CGO_ENABLED=1 $(GO) test -race ./event/... ./bashserver/... ./launcher/tty ./internal/fakellm

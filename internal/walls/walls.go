@@ -49,6 +49,7 @@ var Rooms = []Room{
 		Borrows: map[string][]string{"launcher/protect": {"Attach", "Mount", "Kind"}}},
 
 	{Path: "internal/confine"},
+	{Path: "internal/kernels"},
 	{Path: "internal/kerneltest"},
 	{Path: "internal/sidedoor", Pure: true},
 	{Path: "internal/sidedoor/attempt", Ours: []string{"internal/sidedoor", "bashserver/wire"}},

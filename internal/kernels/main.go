@@ -1,0 +1,100 @@
+// Command kernels runs what tests the kernel on other kernels than this host's: each is booted in an emulated machine
+// with pure cgroup2, from images made here, and what the machine says comes home as a table. .ci/kernels downloads what
+// it needs and calls it.
+//
+// The same program, built without cgo, is process 1 of the machines (guest.go). A machine has no network, sees its disks
+// as they were made, and keeps nothing.
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+func main() {
+	if os.Getpid() == 1 {
+		guest()
+	}
+	if len(os.Args) == 2 && os.Args[1] == runnerArg {
+		os.Exit(runJobs())
+	}
+	var h harness
+	flag.StringVar(&h.cache, "cache", "", "`folder` for images and results")
+	flag.StringVar(&h.root, "root", "", "`folder` with the tree of the machines' root")
+	flag.StringVar(&h.only, "only", "", "run only the job of this `name`")
+	flag.StringVar(&h.run, "run", "", "run only tests that match, as in go test")
+	flag.DurationVar(&h.limit, "limit", 20*time.Minute, "how long one machine may run")
+	flag.Parse()
+	if err := h.main(flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "kernels:", err)
+		os.Exit(1)
+	}
+}
+
+type harness struct {
+	cache, root string
+	only, run   string
+	limit       time.Duration
+	work        string // removed at the end
+}
+
+// kernel is an unpacked package of Debian's.
+type kernel struct {
+	name    string // ours
+	dir     string
+	release string // what uname says
+}
+
+func (h *harness) main(args []string) error {
+	var kernels []kernel
+	for _, a := range args {
+		name, dir, ok := strings.Cut(a, "=")
+		if !ok {
+			return fmt.Errorf("%q is not NAME=FOLDER", a)
+		}
+		k, err := open(name, dir)
+		if err != nil {
+			return err
+		}
+		kernels = append(kernels, k)
+	}
+	if len(kernels) == 0 || h.cache == "" || h.root == "" {
+		return errors.New("-cache, -root and a kernel are needed; call .ci/kernels")
+	}
+	var err error
+	if h.work, err = os.MkdirTemp(h.cache, "run-"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(h.work)
+
+	began := time.Now()
+	images, err := h.build()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("built in %.0f s\n", time.Since(began).Seconds())
+	var reports []*report
+	for _, k := range kernels {
+		r, err := h.test(k, images)
+		if err != nil {
+			return fmt.Errorf("%s: %w", k.name, err)
+		}
+		r.print(os.Stdout)
+		reports = append(reports, r)
+	}
+	return summary(os.Stdout, reports, filepath.Join(h.cache, "results"))
+}
+
+// open finds the kernel and the release in the tree of a package.
+func open(name, dir string) (kernel, error) {
+	found, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
+	if err != nil || len(found) != 1 {
+		return kernel{}, fmt.Errorf("%s: want one kernel in boot, found %d (%v)", dir, len(found), err)
+	}
+	return kernel{name: name, dir: dir, release: strings.TrimPrefix(filepath.Base(found[0]), "vmlinuz-")}, nil
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// report is what one machine said.
+type report struct {
+	kernel  kernel
+	release string
+	jobs    []*outcome
+	took    time.Duration
+	broken  string // why the machine itself proves nothing; empty when it ran to its end
+}
+
+// outcome is one job.
+type outcome struct {
+	name                    string
+	lines                   []string
+	ended                   bool
+	exit                    int
+	error                   string
+	took                    time.Duration
+	passed, failed, skipped int
+	unexplained             []string // skips for another reason than an old kernel
+}
+
+// readReport reads the channel and leaves each job's output in a file of its own. A last line that was cut off is the
+// machine's end.
+func readReport(k kernel, channel, results string) (*report, error) {
+	f, err := os.Open(channel)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r := &report{kernel: k}
+	byName := map[string]*outcome{}
+	lines := bufio.NewReader(f)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		var rec record
+		if err := json.Unmarshal(line, &rec); err != nil {
+			return nil, fmt.Errorf("%s: %w in %.200q", channel, err, line)
+		}
+		o := byName[rec.Job]
+		switch {
+		case rec.Fact != "":
+			r.release = rec.Fact
+			continue
+		case rec.Start:
+			o = &outcome{name: rec.Job}
+			byName[rec.Job] = o
+			r.jobs = append(r.jobs, o)
+		case o == nil:
+			return nil, fmt.Errorf("%s: job %q had not started", channel, rec.Job)
+		case rec.Exit != nil:
+			o.ended, o.exit, o.error, o.took = true, *rec.Exit, rec.Error, rec.Took
+		default:
+			o.lines = append(o.lines, rec.Out)
+		}
+	}
+	for _, o := range r.jobs {
+		o.count()
+		if err := os.WriteFile(filepath.Join(results, o.name+".txt"), []byte(strings.Join(o.lines, "\n")+"\n"), 0o644); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func (r *report) complete(want []job) bool {
+	if len(r.jobs) != len(want) || len(want) == 0 {
+		return false
+	}
+	return r.jobs[len(r.jobs)-1].ended
+}
+
+var (
+	resultLine = regexp.MustCompile(`^( *)--- (PASS|FAIL|SKIP): (\S+)`)
+	// How package kerneltest words the one reason there may be for a skip.
+	oldKernel = regexp.MustCompile(`kernel \d+\.\d+ is older than .*, which came with \d+\.\d+`)
+)
+
+// count reads the results of a test binary; subtests count, as they do for package testrun.
+func (o *outcome) count() {
+	for i, line := range o.lines {
+		m := resultLine.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		switch m[2] {
+		case "PASS":
+			o.passed++
+		case "FAIL":
+			o.failed++
+		case "SKIP":
+			o.skipped++
+			// The reason stands before the result, where the test was running.
+			if !oldKernel.MatchString(strings.Join(o.lines[max(0, i-3):i], "\n")) {
+				o.unexplained = append(o.unexplained, m[3])
+			}
+		}
+	}
+}
+
+func (o *outcome) bad() bool { return !o.ended || o.exit != 0 || len(o.unexplained) > 0 }
+
+func (o *outcome) state() string {
+	switch {
+	case !o.ended:
+		return "DID NOT END"
+	case o.bad():
+		return "FAILED"
+	}
+	return "ok"
+}
+
+// print shows one line for each job, and what failed ones said.
+func (r *report) print(w io.Writer) {
+	for _, o := range r.jobs {
+		fmt.Fprintf(w, "%-12s %-22s %4d passed %3d failed %3d skipped %7.1f s", o.state(), o.name, o.passed, o.failed, o.skipped, o.took.Seconds())
+		if o.error != "" {
+			fmt.Fprintf(w, "  %s", o.error)
+		}
+		fmt.Fprintln(w)
+		if !o.bad() {
+			continue
+		}
+		for _, name := range o.unexplained {
+			fmt.Fprintf(w, "\tskipped without an old kernel as the reason: %s\n", name)
+		}
+		said := o.telling()
+		const most = 80
+		for _, line := range said[:min(len(said), most)] {
+			fmt.Fprintf(w, "\t%.300s\n", line)
+		}
+		if len(said) > most {
+			fmt.Fprintf(w, "\t… %d more lines in results/%s/%s.txt\n", len(said)-most, r.kernel.name, o.name)
+		}
+	}
+	if r.broken != "" {
+		fmt.Fprintf(w, "BROKEN       %s\n", r.broken)
+	}
+}
+
+// telling is what a failed job said, without what tests that passed did.
+func (o *outcome) telling() []string {
+	failed := map[string]bool{}
+	for _, line := range o.lines {
+		if m := resultLine.FindStringSubmatch(line); m != nil && m[2] == "FAIL" {
+			failed[m[3]] = true
+		}
+	}
+	var out []string
+	current := ""
+	for _, line := range o.lines {
+		if f := strings.Fields(line); len(f) >= 3 && f[0] == "===" {
+			current = f[2]
+			continue
+		}
+		if m := resultLine.FindStringSubmatch(line); m != nil {
+			if m[2] == "FAIL" {
+				out = append(out, line)
+			}
+			current = ""
+			continue
+		}
+		if current == "" || failed[current] || !o.ended {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// summary prints the table of all machines. Anything that failed is an error.
+func summary(w io.Writer, reports []*report, results string) error {
+	fmt.Fprintf(w, "\n%-10s %-32s %8s %8s %8s %8s\n", "kernel", "release", "passed", "failed", "skipped", "s")
+	bad := 0
+	for _, r := range reports {
+		var passed, failed, skipped int
+		for _, o := range r.jobs {
+			passed, failed, skipped = passed+o.passed, failed+o.failed, skipped+o.skipped
+			if o.bad() {
+				bad++
+			}
+		}
+		if r.broken != "" {
+			bad++
+		}
+		fmt.Fprintf(w, "%-10s %-32s %8d %8d %8d %8.0f\n", r.kernel.name, r.release, passed, failed, skipped, r.took.Seconds())
+	}
+	fmt.Fprintf(w, "everything they said: %s\n", results)
+	if bad > 0 {
+		return fmt.Errorf("%d jobs or machines failed", bad)
+	}
+	return nil
+}
