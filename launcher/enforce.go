@@ -21,7 +21,6 @@ import (
 	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/event/sink"
 	"github.com/sharness/sharness/launcher/filter"
-	"github.com/sharness/sharness/launcher/pin"
 	"github.com/sharness/sharness/launcher/protect"
 	"github.com/sharness/sharness/launcher/relay"
 	"github.com/sharness/sharness/launcher/tty"
@@ -503,14 +502,4 @@ func (r *run) onHint(h uint64) {
 	if sv := r.serving.Load(); sv != nil && h == protect.HintGitConfig {
 		sv.hint(wire.HintGit)
 	}
-}
-
-// hashPath hashes a file by name, for integrity.
-func hashPath(path string) (string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	return pin.HashFD(int(f.Fd()))
 }

@@ -193,18 +193,3 @@ func (s *Session) helperLandlockABI() int {
 func (s *Session) helperLandlock() confine.Landlock {
 	return confine.Landlock{ABI: s.helperLandlockABI(), FS: true, Net: s.Decision.Landlock.TCP, Scoped: s.Decision.Landlock.Scoped}
 }
-
-// checkIntegrity hashes the files that must be as they were.
-func (s *Session) checkIntegrity() []error {
-	var errs []error
-	for _, f := range s.Manifest.Integrity {
-		got, err := hashPath(f.Path)
-		switch {
-		case err != nil:
-			errs = append(errs, about("integrity", f.Path, err))
-		case got != f.SHA256:
-			errs = append(errs, &ChangedError{What: "integrity", Path: f.Path, Old: f.SHA256, New: got})
-		}
-	}
-	return errs
-}

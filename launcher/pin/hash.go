@@ -57,6 +57,35 @@ func Hash(path string) (string, error) {
 	return sum, nil
 }
 
+// MaxIntegrity is the size of the largest file that integrity may name: it is read while somebody waits, at the start and
+// at the end, and what a session may write it may make sparse and as large as a file can be.
+const MaxIntegrity = 64 << 20
+
+// HashIntegrity is Hash for a file under integrity: of at most MaxIntegrity bytes, and with one name unless it is root's.
+func HashIntegrity(path string) (string, error) {
+	f, err := Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	return HashIntegrityFD(int(f.Fd()))
+}
+
+// HashIntegrityFD is HashIntegrity for a descriptor, which stays the caller's.
+func HashIntegrityFD(fd int) (string, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return "", fmt.Errorf("hash: fstat: %w", err)
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFREG && st.Size > MaxIntegrity {
+		return "", fmt.Errorf("has %d bytes; integrity is for files of at most %d", st.Size, int64(MaxIntegrity))
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFREG && st.Uid != 0 && st.Nlink > 1 {
+		return "", fmt.Errorf("has %d names (hard links), and a session may be able to write it by another one; copy it, so that it has one", st.Nlink)
+	}
+	return HashFD(fd)
+}
+
 // HashFD is the SHA-256 of a regular file, in hexadecimal. It reads by position, so the descriptor's offset neither
 // matters nor moves, and it reads no more than the size the file has at the start: a file that grows or shrinks
 // meanwhile is an error. The descriptor stays the caller's.

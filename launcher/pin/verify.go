@@ -52,7 +52,7 @@ func Verify(m *manifest.Manifest, o VerifyOptions) []Problem {
 		v.file(f)
 	}
 	for _, f := range m.Integrity {
-		v.hash(f)
+		v.hash(f, HashIntegrity)
 	}
 	v.command()
 	v.routes()
@@ -88,7 +88,7 @@ func Quote(s string) string {
 }
 
 func (v *verifier) file(f manifest.File) {
-	if !v.hash(f) {
+	if !v.hash(f, Hash) {
 		return
 	}
 	if err := CheckOwner(f.Path, v.o.WritableBy...); err != nil {
@@ -102,8 +102,8 @@ func problem(path string, err error) Problem {
 }
 
 // hash reports a file that is gone or changed, and whether it could be read.
-func (v *verifier) hash(f manifest.File) bool {
-	sum, err := Hash(f.Path)
+func (v *verifier) hash(f manifest.File, by func(string) (string, error)) bool {
+	sum, err := by(f.Path)
 	if err != nil {
 		var cause *fs.PathError
 		if errors.As(err, &cause) {
