@@ -191,12 +191,21 @@ type slots struct {
 	next int
 }
 
-// take returns a free slot, the one that was free the longest first: what a dying command left behind in the kernel has
-// the longest time to go.
+// warmSlots are used before all others, in turn: a new slot costs a user namespace, and what a dying command left behind
+// in the kernel has a while to go before its uid is used again.
+const warmSlots = 16
+
+// take returns a free slot.
 func (sl *slots) take() (int, bool) {
-	for range slotBlock {
+	for range warmSlots {
 		n := sl.next
-		sl.next = (sl.next + 1) % slotBlock
+		sl.next = (sl.next + 1) % warmSlots
+		if !sl.used[n] {
+			sl.used[n] = true
+			return n, true
+		}
+	}
+	for n := warmSlots; n < slotBlock; n++ {
 		if !sl.used[n] {
 			sl.used[n] = true
 			return n, true

@@ -12,7 +12,9 @@ import (
 
 // DropBounding empties the capability bounding set. It needs CAP_SETPCAP, and so comes before ClearCaps. The caller
 // keeps the capabilities that it has.
-func DropBounding() error {
+func DropBounding() error { return dropBounding(prctlAll) }
+
+func dropBounding(prctl prctlFunc) error {
 	for c := 0; ; c++ {
 		has, err := prctlGet("PR_CAPBSET_READ", unix.PR_CAPBSET_READ, c, 0)
 		if errors.Is(err, unix.EINVAL) {
@@ -24,7 +26,7 @@ func DropBounding() error {
 		if has == 0 {
 			continue
 		}
-		if err := prctlAll("PR_CAPBSET_DROP", unix.PR_CAPBSET_DROP, uintptr(c), 0); err != nil {
+		if err := prctl("PR_CAPBSET_DROP", unix.PR_CAPBSET_DROP, uintptr(c), 0); err != nil {
 			return fmt.Errorf("drop capability %d: %w", c, err)
 		}
 	}
@@ -44,13 +46,15 @@ func boundingEmpty(count int) error {
 }
 
 // ClearCaps empties the permitted, effective, inheritable and ambient sets. It needs no privilege.
-func ClearCaps() error {
-	if err := prctlAll("PR_CAP_AMBIENT_CLEAR_ALL", unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0); err != nil {
+func ClearCaps() error { return clearCaps(prctlAll, syscall.AllThreadsSyscall) }
+
+func clearCaps(prctl prctlFunc, call callFunc) error {
+	if err := prctl("PR_CAP_AMBIENT_CLEAR_ALL", unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0); err != nil {
 		return err
 	}
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
-	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET,
+	_, _, errno := call(unix.SYS_CAPSET,
 		uintptr(unsafe.Pointer(&header)), uintptr(unsafe.Pointer(&none[0])), 0)
 	runtime.KeepAlive(&header)
 	runtime.KeepAlive(&none)
@@ -98,8 +102,10 @@ const (
 
 // LockSecurebits makes uid 0 an ordinary uid for this process and all that it starts, for good. It needs CAP_SETPCAP.
 // A change of uid no longer drops capabilities afterwards: ClearCaps must follow SetIDs.
-func LockSecurebits() error {
-	if err := prctlAll("PR_SET_SECUREBITS", unix.PR_SET_SECUREBITS, securebits, 0); err != nil {
+func LockSecurebits() error { return lockSecurebits(prctlAll) }
+
+func lockSecurebits(prctl prctlFunc) error {
+	if err := prctl("PR_SET_SECUREBITS", unix.PR_SET_SECUREBITS, securebits, 0); err != nil {
 		return err
 	}
 	got, err := prctlGet("PR_GET_SECUREBITS", unix.PR_GET_SECUREBITS, 0, 0)

@@ -12,9 +12,8 @@ import (
 // capabilities that go with uid 0. It clears PDEATHSIG and the dumpable flag's off state (setresuid(2)): whoever needs
 // them sets them again. Id 0 is refused, and so is -1, which means "leave as is" to the kernel.
 func SetIDs(uid, gid int) error {
-	const unchanged = 1<<32 - 1
-	if uid <= 0 || gid <= 0 || uid >= unchanged || gid >= unchanged {
-		return fmt.Errorf("set ids %d:%d: not ids to drop to", uid, gid)
+	if err := droppable(uid, gid); err != nil {
+		return err
 	}
 	// These three of package syscall act on every thread.
 	if err := syscall.Setgroups(nil); err != nil {
@@ -27,6 +26,14 @@ func SetIDs(uid, gid int) error {
 		return fmt.Errorf("setresuid %d: %w", uid, err)
 	}
 	return idsAre(uid, gid)
+}
+
+func droppable(uid, gid int) error {
+	const unchanged = 1<<32 - 1
+	if uid <= 0 || gid <= 0 || uid >= unchanged || gid >= unchanged {
+		return fmt.Errorf("set ids %d:%d: not ids to drop to", uid, gid)
+	}
+	return nil
 }
 
 func idsAre(uid, gid int) error {

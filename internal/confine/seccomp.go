@@ -15,7 +15,9 @@ const maxInsns = 4096
 // LoadSeccomp loads one compiled filter (an array of struct sock_filter) on every thread. Of filters that answer with
 // different errnos the one loaded last wins (seccomp(2)). It needs no_new_privs, and the seccomp call itself, which a
 // helper's filter does not allow: that one is loaded last.
-func LoadSeccomp(prog []byte) error {
+func LoadSeccomp(prog []byte) error { return loadSeccomp(prog, unix.SECCOMP_FILTER_FLAG_TSYNC) }
+
+func loadSeccomp(prog []byte, flags uintptr) error {
 	const size = int(unsafe.Sizeof(unix.SockFilter{}))
 	if len(prog) == 0 || len(prog)%size != 0 || len(prog)/size > maxInsns {
 		return fmt.Errorf("seccomp: load filter: %d bytes are no filter", len(prog))
@@ -25,7 +27,7 @@ func LoadSeccomp(prog []byte) error {
 		Filter: (*unix.SockFilter)(unsafe.Pointer(&prog[0])),
 	}
 	tid, _, errno := syscall.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER,
-		unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&fprog)))
+		flags, uintptr(unsafe.Pointer(&fprog)))
 	runtime.KeepAlive(prog)
 	if errno != 0 {
 		return fmt.Errorf("seccomp: load filter: %w", errno)

@@ -26,8 +26,10 @@ func prctlGet(name string, option, arg2, arg3 int) (int, error) {
 
 // NoNewPrivs sets no_new_privs: no execve gains anything any more, and Landlock and seccomp may be used without
 // capabilities. It cannot be taken back (PR_SET_NO_NEW_PRIVS(2const)).
-func NoNewPrivs() error {
-	if err := prctlAll("PR_SET_NO_NEW_PRIVS", unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
+func NoNewPrivs() error { return noNewPrivs(prctlAll) }
+
+func noNewPrivs(prctl prctlFunc) error {
+	if err := prctl("PR_SET_NO_NEW_PRIVS", unix.PR_SET_NO_NEW_PRIVS, 1, 0); err != nil {
 		return err
 	}
 	got, err := prctlGet("PR_GET_NO_NEW_PRIVS", unix.PR_GET_NO_NEW_PRIVS, 0, 0)

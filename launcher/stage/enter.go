@@ -41,7 +41,7 @@ func enter(p *Plan) error {
 	if err := confine.CloexecAbove(); err != nil {
 		return err
 	}
-	if err := giveUp(p.UID, p.GID); err != nil {
+	if err := giveUp(confine.Thread{}, p.UID, p.GID); err != nil {
 		return err
 	}
 	// Landlock after the ids: a rule is bound to a file that the target itself can reach. Before seccomp, whose
@@ -50,7 +50,7 @@ func enter(p *Plan) error {
 		return fmt.Errorf("landlock: %w", err)
 	}
 	for i, prog := range p.Seccomp {
-		if err := confine.LoadSeccomp(prog); err != nil {
+		if err := (confine.Thread{}).LoadSeccomp(prog); err != nil {
 			return fmt.Errorf("seccomp: filter %d: %w", i, err)
 		}
 	}

@@ -223,7 +223,7 @@ func startEnter(p *Plan, stdio [3]*os.File) (*entering, error) {
 	if p.Request >= 0 {
 		files = append(files, uintptr(p.Request))
 	}
-	attr := &syscall.ProcAttr{Files: files, Env: []string{}, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	attr := &syscall.ProcAttr{Files: files, Env: os.Environ(), Sys: &syscall.SysProcAttr{Setpgid: true}} // the stage's own
 	if p.Terminal && p.Front {
 		on := slices.Index(p.Stdio[:], StdioTerminal)
 		if on < 0 {
@@ -305,7 +305,7 @@ func dropInit(p *Plan) error {
 		}
 	}
 	unix.Close(null)
-	if err := giveUp(p.UID, p.GID); err != nil {
+	if err := giveUp(allThreads{}, p.UID, p.GID); err != nil {
 		return err
 	}
 	// Every file and every port is denied to pid 1; no scope, since it must signal the target, which sits below Outer
@@ -322,20 +322,39 @@ func dropInit(p *Plan) error {
 	return nil
 }
 
-// giveUp empties ids and privileges of all threads, in the order that setresuid(2), capabilities(7) and prctl(2) leave:
-// the bounding set needs CAP_SETPCAP, securebits too; the uid goes last of what needs privilege. setresuid clears
-// PDEATHSIG and makes the process undumpable, so both are set once more.
-func giveUp(uid, gid uint32) error {
-	if err := confine.DropBounding(); err != nil {
+// giver is confine's ways of giving up: of all threads, or of one that executes another program next.
+type giver interface {
+	LockSecurebits() error
+	SetIDs(uid, gid int) error
+	ClearCaps() error
+	NoNewPrivs() error
+}
+
+// allThreads is confine itself.
+type allThreads struct{}
+
+func (allThreads) LockSecurebits() error     { return confine.LockSecurebits() }
+func (allThreads) SetIDs(uid, gid int) error { return confine.SetIDs(uid, gid) }
+func (allThreads) ClearCaps() error          { return confine.ClearCaps() }
+func (allThreads) NoNewPrivs() error         { return confine.NoNewPrivs() }
+
+// giveUp empties ids and privileges, in the order that setresuid(2), capabilities(7) and prctl(2) leave: the bounding set
+// needs CAP_SETPCAP, securebits too; the uid goes last of what needs privilege. setresuid clears PDEATHSIG and makes the
+// process undumpable, so both are set once more.
+//
+// The bounding set goes on the calling thread alone, which is the one that execs, or in pid 1 the one that could: the
+// others never exec, have no capability, and no_new_privs keeps them from gaining one.
+func giveUp(g giver, uid, gid uint32) error {
+	if err := (confine.Thread{}).DropBounding(); err != nil {
 		return err
 	}
-	if err := confine.LockSecurebits(); err != nil {
+	if err := g.LockSecurebits(); err != nil {
 		return err
 	}
-	if err := confine.SetIDs(int(uid), int(gid)); err != nil {
+	if err := g.SetIDs(int(uid), int(gid)); err != nil {
 		return err
 	}
-	if err := confine.ClearCaps(); err != nil {
+	if err := g.ClearCaps(); err != nil {
 		return err
 	}
 	if err := confine.NotDumpable(); err != nil {
@@ -344,7 +363,7 @@ func giveUp(uid, gid uint32) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("pdeathsig: %w", err)
 	}
-	return confine.NoNewPrivs()
+	return g.NoNewPrivs()
 }
 
 // stay serves the status socket until the target has ended. When pid 1 returns, the kernel ends everything that is

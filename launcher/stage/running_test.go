@@ -62,6 +62,9 @@ func TestBothProcessesOfTheStageHaveGivenUpEverything(t *testing.T) {
 			got := statusFields(string(data))
 			for field, want := range map[string]string{"Uid": id, "Gid": id, "Groups": "", "NoNewPrivs": "1", "Seccomp": "2", "Seccomp_filters": "1",
 				"CapInh": none, "CapPrm": none, "CapEff": none, "CapBnd": none, "CapAmb": none, "TracerPid": "0"} {
+				if field == "CapBnd" && got["Pid"] != got["Tgid"] {
+					continue // of a thread that never execs (giveUp)
+				}
 				if got[field] != want {
 					t.Errorf("%s, thread %s: %s is %q, want %q", name, got["Pid"], field, got[field], want)
 				}
