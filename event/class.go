@@ -1,5 +1,10 @@
 package event
 
+import (
+	"maps"
+	"slices"
+)
+
 // Class groups types that share one budget, so that a flood of one kind cannot use up the room of another.
 type Class string
 
@@ -29,6 +34,9 @@ func (t Type) Reserved() bool { return t.Class() == ClassControl || t == StartRe
 
 // Known reports whether t is a type of schema 1.
 func (t Type) Known() bool { _, ok := classes[t]; return ok }
+
+// Types are those of schema 1, in no order.
+func Types() []Type { return slices.Collect(maps.Keys(classes)) }
 
 // Class is the class of a known type.
 func (t Type) Class() Class { return classes[t] }

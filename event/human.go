@@ -38,7 +38,7 @@ func Human(e *Event) string {
 	}
 	add(" %s", e.Errno)
 	add(" layer=%s", e.Layer)
-	add(" by %s", e.Cause)
+	add(" by %s", strings.TrimPrefix(e.Cause, "by "))
 	if e.Blocker != "" && (e.Target == nil || e.Blocker != e.Target.Resolved) {
 		add(" at %s", e.Blocker)
 	}

@@ -33,8 +33,8 @@ type watcher struct {
 
 	set     *protect.Set
 	last    protect.Record // of the last sweep
-	states  []string // of the files behind set.Existing, to see what was replaced while nobody looked
-	dir     string   // of the quarantine
+	states  []string       // of the files behind set.Existing, to see what was replaced while nobody looked
+	dir     string         // of the quarantine
 	started time.Time
 	keeper  *keeper
 

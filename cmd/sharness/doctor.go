@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sharness/sharness/launcher"
 	"github.com/sharness/sharness/launcher/host"
 	"github.com/sharness/sharness/launcher/resolve"
 	"github.com/sharness/sharness/manifest"
@@ -21,6 +22,8 @@ type diagnosis struct {
 	Decision *resolve.Decision `json:"decision"` // null when it was not run as root: nothing can be decided then
 	Starts   bool              `json:"starts"`   // a session would start here
 	Why      string            `json:"why,omitempty"`
+	Refused  []string          `json:"refused,omitempty"` // what the workspace is refused for
+	Notices  []string          `json:"notices,omitempty"` // what a session would say when it starts
 }
 
 func newDoctorCmd() *cobra.Command {
@@ -32,7 +35,9 @@ func newDoctorCmd() *cobra.Command {
 		Long: `Show what this host has, which layer closes which side door, and what to do about those that stay open.
 
 Everything is tried, not looked up by version; nothing on the host is changed. Exit status 0 means that a session
-would start here, 1 that it would not.`,
+would start here, 1 that it would not, or that this was not decided: for that it has to be root. Whether the files of
+a manifest are as they were pinned is for sharness manifest check.`,
+		Example:       "  sudo sharness doctor\n  sudo sharness doctor -m claude --workspace ~/project",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -58,14 +63,17 @@ would start here, 1 that it would not.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
-	cmd.Flags().StringVar(&workspace, "workspace", ".", "the folder an agent would work on")
-	cmd.Flags().StringVarP(&file, "manifest", "m", "", "the manifest a session would use")
+	cmd.Flags().StringVar(&workspace, "workspace", ".", "`FOLDER` that an agent would work on")
+	cmd.Flags().StringVarP(&file, "manifest", "m", "", "manifest `FILE` that a session would use, or the name of one in "+manifestDir)
+	completeManifests(cmd)
+	_ = cmd.MarkFlagDirname("workspace")
 	return cmd
 }
 
 func diagnose(workspace, file string) (*diagnosis, error) {
 	var m *manifest.Manifest
 	if file != "" {
+		file = manifestFile(file)
 		data, err := os.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("doctor: read manifest: %w", err)
@@ -87,13 +95,31 @@ func diagnose(workspace, file string) (*diagnosis, error) {
 		return nil, fmt.Errorf("doctor: %w", err)
 	}
 	d := &diagnosis{Features: f, Decision: decision, Starts: true}
+	if f.UID != 0 {
+		d.Decision, d.Starts, d.Why = nil, false, "not decided: run sudo sharness doctor"
+		return d, nil
+	}
 	if err := decision.Err(); err != nil {
 		d.Starts, d.Why = false, err.Error()
 	}
-	if f.UID != 0 {
-		d.Decision = nil
-	}
+	d.place(m, workspace)
 	return d, nil
+}
+
+// place adds what has to do with where a session would work, and not with what the host can do.
+func (d *diagnosis) place(m *manifest.Manifest, workspace string) {
+	if m == nil {
+		m = &manifest.Manifest{}
+	}
+	if err := launcher.CheckWorkspace(m, workspace); err != nil {
+		d.Refused = append(d.Refused, err.Error())
+		if d.Starts {
+			d.Starts, d.Why = false, err.Error()
+		}
+	}
+	for _, tree := range launcher.MissingTrees(m) {
+		d.Notices = append(d.Notices, "read "+tree+": is not on this host; nothing is shown there")
+	}
 }
 
 // probePaths are the folders whose filesystems have to take an idmap: the workspace, and the state or, while it does

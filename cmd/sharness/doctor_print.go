@@ -74,7 +74,7 @@ func printHost(b *bytes.Buffer, d *diagnosis) {
 		row("LSMs", "unknown", "securityfs is not mounted")
 	}
 	row("lockdown", orUnknown(f.Lockdown), "")
-	row("container", word(f.Container.Inside), strings.Join(f.Container.Signs, ", "))
+	row("inside a container", word(f.Container.Inside), strings.Join(f.Container.Signs, ", "))
 	row("capabilities", fmt.Sprint(len(f.Capabilities)), "")
 	_ = t.Flush() // into memory: cannot fail
 }
@@ -140,11 +140,18 @@ func doorNote(d resolve.Door) string {
 }
 
 func printVerdict(b *bytes.Buffer, d *diagnosis) {
+	b.WriteString("\n")
+	for _, n := range d.Notices {
+		fmt.Fprintf(b, "notice: %s\n", event.Escape(n))
+	}
 	if d.Starts {
-		fmt.Fprintf(b, "\nA session would start here.\n")
+		fmt.Fprintf(b, "A session would start here.\n")
 		return
 	}
-	fmt.Fprintf(b, "\nNo session would start here:\n")
+	fmt.Fprintf(b, "No session would start here:\n")
+	for _, text := range d.Refused {
+		fmt.Fprintf(b, "  %s\n", event.Escape(text))
+	}
 	for _, r := range d.Decision.Lacks {
 		fmt.Fprintf(b, "  %s: %s\n    -> %s\n", event.Escape(r.Name), event.Escape(r.Why), event.Escape(r.Fix))
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/event/sink"
 	"github.com/sharness/sharness/launcher"
 	"github.com/sharness/sharness/launcher/pin"
@@ -28,11 +27,12 @@ type sessionFlags struct {
 }
 
 func (f *sessionFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.manifest, "manifest", "m", "", "manifest `FILE` (default /etc/sharness/NAME.yaml, NAME the base name of CMD)")
-	cmd.Flags().StringVar(&f.workspace, "workspace", "", "folder to work on (default the manifest's, which is by default the current folder)")
-	cmd.Flags().StringArrayVar(&f.events, "events", nil, "where events go: -, a file, journald, syslog; repeatable (default /var/log/sharness/NAME.jsonl)")
+	cmd.Flags().StringVarP(&f.manifest, "manifest", "m", "", "manifest `FILE`, or the name of one in "+manifestDir+" (default: the last part of CMD)")
+	cmd.Flags().StringVar(&f.workspace, "workspace", "", "`FOLDER` to work on (default the manifest's, which is by default the current folder)")
+	cmd.Flags().StringArrayVar(&f.events, "events", nil, "where events go: `SINK` is -, a file, journald or syslog; repeatable (default /var/log/sharness/NAME.jsonl)")
 	cmd.Flags().StringArrayVar(&f.allowOpen, "allow-open", nil, "start although `DOOR` is open on this host; repeatable, logged")
-	_ = cmd.MarkFlagFilename("manifest", "yaml")
+	completeManifests(cmd)
+	completeWords(cmd, "allow-open", doorIDs)
 	_ = cmd.MarkFlagDirname("workspace")
 }
 
@@ -42,9 +42,9 @@ func (f *sessionFlags) open(cmd string) (launcher.Options, error) {
 	if os.Geteuid() != 0 {
 		return o, &exitError{126, errors.New("must be root to make namespaces, mounts and cgroups; run it with sudo")}
 	}
-	path := f.manifest
-	if path == "" {
-		path = filepath.Join("/etc/sharness", filepath.Base(cmd)+".yaml")
+	path := manifestFile(f.manifest)
+	if f.manifest == "" {
+		path = filepath.Join(manifestDir, filepath.Base(cmd)+".yaml")
 	}
 	m, err := enforcedManifest(path)
 	if _, serr := os.Lstat(path); errors.Is(serr, os.ErrNotExist) {
@@ -145,7 +145,7 @@ is routed (a shell, git) runs in a fresh sandbox of the bash-server.
 The exit status is CMD's own (128+n for signal n), 125 when sharness failed, 126 when it refused to start and
 nothing has changed, 127 when CMD was not found.`,
 		Example: "  sudo sharness enforce -- claude\n  sudo sharness enforce -m agent.yaml --workspace ~/project --events - -- agent --flag",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    named,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if args[0] == "" {
 				return &exitError{127, errors.New("command not found: its name is empty")}
@@ -215,21 +215,27 @@ func notice(line string) {
 	if _, err := unix.IoctlGetTermios(2, unix.TCGETS); err == nil {
 		end = "\r\n" // it is raw while an orchestrator has it
 	}
-	fmt.Fprint(os.Stderr, "sharness: "+event.Escape(line)+end)
+	prefix := "sharness: "
+	for _, text := range errorLines(line) {
+		fmt.Fprint(os.Stderr, prefix+text+end)
+		prefix = "  "
+	}
 }
 
 func newServeCmd() *cobra.Command {
 	var f sessionFlags
 	cmd := &cobra.Command{
-		Use:   "serve -m FILE [--workspace DIR] [--events SINK]…",
+		Use:   "serve -m FILE [--workspace DIR] [--events SINK]… [--allow-open DOOR]…",
 		Short: "Offer the bash-server to root on this host, without an orchestrator",
-		Long: `serve runs the bash-server alone, until it is interrupted. It prints the socket; root connects through it:
+		Long: `serve runs the bash-server alone, until it is interrupted. It prints the socket; root connects to it, from
+another terminal. The client is sharness's, in libexec:
 
-    SHARNESS_SOCKET=/run/sharness/ID/bash.sock sharness-bash -c 'make test'`,
-		Args: cobra.NoArgs,
+    sudo SHARNESS_SOCKET=/run/sharness/ID/bash.sock /usr/local/libexec/sharness/sharness-bash -c 'make test'`,
+		Example: "  sudo sharness serve -m claude --workspace ~/project",
+		Args:    cobra.NoArgs,
 		RunE: func(_ *cobra.Command, _ []string) error {
 			if f.manifest == "" {
-				return &exitError{126, errors.New("serve: which manifest? give one with -m FILE")}
+				return &exitError{126, errors.New("serve: which manifest? give one: sudo sharness serve -m claude")}
 			}
 			o, err := f.open("")
 			if err != nil {

@@ -24,9 +24,11 @@ const followEvery = 200 * time.Millisecond
 
 // eventFilter chooses events and how they are shown.
 type eventFilter struct {
-	json bool
-	door string
-	typ  string
+	json    bool
+	all     bool // the whole log, not its last session
+	door    string
+	typ     string
+	session string // found, not asked for
 }
 
 func newEventsCmd() *cobra.Command {
@@ -36,7 +38,11 @@ func newEventsCmd() *cobra.Command {
 		Use:   "events [FILE]",
 		Short: "Read and follow the log of a session",
 		Long: `Read and follow the log of a session: one line an event, escaped, so that nothing an agent wrote can drive the
-terminal. FILE is by default the log in ` + logDir + ` that was written last.`,
+terminal. FILE is by default the log in ` + logDir + ` that was written last. Logs there belong to root, so reading
+them takes sudo; one that you named with enforce --events FILE is yours.
+
+Shown is the session that began last, or with -f what happens from now on; with --all the whole log.`,
+		Example:       "  sudo sharness events\n  sudo sharness events -f --door exec-direct\n  sudo sharness events --type exec.denied --json",
 		Args:          cobra.MaximumNArgs(1),
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -58,10 +64,13 @@ terminal. FILE is by default the log in ` + logDir + ` that was written last.`,
 			return nil
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for more, through rotation too")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for what happens from now on, through rotation too")
+	cmd.Flags().BoolVar(&show.all, "all", false, "the whole log, not the last session")
 	cmd.Flags().BoolVar(&show.json, "json", false, "print the JSON lines")
-	cmd.Flags().StringVar(&show.door, "door", "", "only events of this side door")
-	cmd.Flags().StringVar(&show.typ, "type", "", "only events of this type")
+	cmd.Flags().StringVar(&show.door, "door", "", "only events of this side `DOOR`")
+	cmd.Flags().StringVar(&show.typ, "type", "", "only events of this `TYPE`")
+	completeWords(cmd, "door", doorIDs)
+	completeWords(cmd, "type", eventTypes)
 	return cmd
 }
 
@@ -91,7 +100,7 @@ func chooseLog(args []string) (string, error) {
 		}
 	}
 	if newest == "" {
-		return "", fmt.Errorf("events: no log in %s that can be read; name a FILE, or run as root", logDir)
+		return "", fmt.Errorf("events: no log in %s that can be read; run sudo sharness events, or name a FILE", logDir)
 	}
 	return newest, nil
 }
@@ -104,12 +113,24 @@ func showLog(ctx context.Context, path string, follow bool, show eventFilter, w 
 		return 0, err
 	}
 	defer func() { _ = log.file.Close() }()
+	switch {
+	case show.all:
+	case follow:
+		err = log.toEnd()
+	default:
+		show.session, err = log.toLastSession()
+	}
+	if err != nil {
+		return 0, err
+	}
+	p := printer{w: w}
 	for {
 		line, err := log.next()
 		switch {
-		case errors.Is(err, io.EOF) && !follow:
-			return bad, nil
 		case errors.Is(err, io.EOF):
+			if err := p.flush(); err != nil || !follow {
+				return bad, err
+			}
 			select {
 			case <-ctx.Done():
 				return bad, nil
@@ -125,35 +146,27 @@ func showLog(ctx context.Context, path string, follow bool, show eventFilter, w 
 		case err != nil:
 			return bad, err
 		}
-		text, ok := show.line(line)
-		if !ok {
+		e, err := event.Parse(line)
+		if err != nil || show.json && !json.Valid(line) {
 			bad++
 			continue
 		}
-		if text == "" {
+		if !show.wants(e) {
 			continue
 		}
-		if _, err := io.WriteString(w, text+"\n"); err != nil {
+		if show.json {
+			// The line itself, not the event: a newer sharness may have written keys that this one does not know.
+			err = p.line(string(event.EscapeJSON(line)))
+		} else {
+			err = p.event(e)
+		}
+		if err != nil {
 			return bad, err
 		}
 	}
 }
 
-// line is what is shown of one line of a log: "" when it is filtered out; not ok when it is no event.
-func (f eventFilter) line(line []byte) (text string, ok bool) {
-	e, err := event.Parse(line)
-	if err != nil {
-		return "", false
-	}
-	if f.door != "" && e.Door != f.door || f.typ != "" && string(e.Type) != f.typ {
-		return "", true
-	}
-	if !f.json {
-		return event.Human(e), true
-	}
-	if !json.Valid(line) {
-		return "", false
-	}
-	// The line itself, not the event: a newer sharness may have written keys that this one does not know.
-	return string(event.EscapeJSON(line)), true
+// wants reports whether e was asked for.
+func (f eventFilter) wants(e *event.Event) bool {
+	return (f.door == "" || e.Door == f.door) && (f.typ == "" || string(e.Type) == f.typ) && (f.session == "" || e.Session == f.session)
 }

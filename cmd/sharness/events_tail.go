@@ -67,6 +67,49 @@ func (t *tail) next() ([]byte, error) {
 	}
 }
 
+// toEnd passes over all lines that are there.
+func (t *tail) toEnd() error {
+	for {
+		if _, err := t.next(); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil && !errors.Is(err, event.ErrTooBig) {
+			return err
+		}
+	}
+}
+
+// toLastSession goes to where the last session begins and returns its name; to the beginning of a log that does not say
+// where one begins.
+func (t *tail) toLastSession() (session string, err error) {
+	var at int64
+	for {
+		before := t.offset - int64(len(t.part))
+		line, err := t.next()
+		if errors.Is(err, io.EOF) {
+			return session, t.seek(at)
+		}
+		if err != nil && !errors.Is(err, event.ErrTooBig) {
+			return "", err
+		}
+		// Most lines are not parsed: a log may be long.
+		if err != nil || !bytes.Contains(line, []byte(event.SessionStart)) {
+			continue
+		}
+		if e, err := event.Parse(line); err == nil && e.Type == event.SessionStart {
+			at, session = before, e.Session
+		}
+	}
+}
+
+func (t *tail) seek(at int64) error {
+	if _, err := t.file.Seek(at, io.SeekStart); err != nil {
+		return err
+	}
+	t.reader.Reset(t.file)
+	t.offset, t.part, t.skip = at, nil, false
+	return nil
+}
+
 // rotate is called at the end of the file: when the path names another one now, or the file became shorter than what
 // was read, it starts from the beginning.
 func (t *tail) rotate() error {
@@ -93,11 +136,7 @@ func (t *tail) rotate() error {
 		_ = t.file.Close()
 		*t = *fresh
 	case was.Size() < t.offset:
-		if _, err := t.file.Seek(0, io.SeekStart); err != nil {
-			return err
-		}
-		t.reader.Reset(t.file)
-		t.offset, t.part, t.skip = 0, nil, false
+		return t.seek(0)
 	}
 	return nil
 }

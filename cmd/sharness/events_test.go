@@ -86,7 +86,7 @@ func TestFollowGoesOnThroughRotation(t *testing.T) {
 	read, write := io.Pipe()
 	done := make(chan error, 1)
 	go func() {
-		_, err := showLog(ctx, path, true, eventFilter{}, write)
+		_, err := showLog(ctx, path, true, eventFilter{all: true}, write)
 		_ = write.Close()
 		done <- err
 	}()
@@ -146,5 +146,57 @@ func TestTailStartsAgainAfterTruncation(t *testing.T) {
 	}
 	if line, err := log.next(); string(line) != "second" || err != nil {
 		t.Errorf("got %q, %v, want the line after the truncation", line, err)
+	}
+}
+
+func TestEventsShowsTheLastSessionAndItsLayersInOneLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	of := func(session string, e event.Event) string {
+		t.Helper()
+		e.Schema, e.Session, e.Time = event.Schema, session, time.Unix(1, 0).UTC()
+		b, err := event.Encode(&e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b) + "\n"
+	}
+	writeLog(t, path,
+		of("a-1", event.Event{Type: event.SessionStart}), of("a-1", event.Event{Type: event.ExecDenied, Target: &event.Target{Asked: "/old"}}),
+		of("a-2", event.Event{Type: event.SessionStart}), of("a-2", event.Event{Type: event.LayerApplied, Layer: "landlock"}),
+		of("a-2", event.Event{Type: event.LayerApplied, Layer: "view"}), of("a-1", event.Event{Type: event.SessionEnd}),
+		of("a-2", event.Event{Type: event.LayerOpen, Door: "net-tenant", Cause: "by design"}))
+	for name, c := range map[string]struct {
+		args  []string
+		want  string
+		lines int
+	}{
+		"last":   {nil, "layer.applied: 2: landlock view\n", 3},
+		"all":    {[]string{"--all"}, "/old", 6},
+		"json":   {[]string{"--json"}, `"layer":"view"`, 4},
+		"design": {[]string{"--type", "layer.open"}, "[net-tenant] by design", 1},
+	} {
+		out, code, err := execute(t, newEventsCmd(), append(c.args, path)...)
+		if code != 0 || !strings.Contains(out, c.want) || strings.Count(out, "\n") != c.lines {
+			t.Errorf("%s: got %d, %v, want %q and %d lines in\n%s", name, code, err, c.want, c.lines, out)
+		}
+	}
+}
+
+func TestFollowBeginsAtTheEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	writeLog(t, path, logLine(t, event.ExecDenied, "exec-direct", "/before"))
+	log, err := openTail(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.file.Close()
+	half := logLine(t, event.ExecDenied, "exec-direct", "/after")
+	writeLog(t, path, half[:20])
+	if err := log.toEnd(); err != nil {
+		t.Fatal(err)
+	}
+	writeLog(t, path, half[20:])
+	if line, err := log.next(); err != nil || string(line)+"\n" != half {
+		t.Errorf("got %q, %v, want %q", line, err, half)
 	}
 }

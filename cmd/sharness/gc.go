@@ -27,6 +27,9 @@ touched. What was quarantined stays: it is yours, in /var/lib/sharness/quarantin
 			if err != nil {
 				return &exitError{125, err}
 			}
+			if len(removed) == 0 {
+				fmt.Println("nothing to remove")
+			}
 			return nil
 		},
 	}

@@ -33,7 +33,7 @@ writes the file in place, and leaves no such moment.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&dir, "workspace", ".", "a folder of the repository")
+	cmd.Flags().StringVar(&dir, "workspace", ".", "`FOLDER` of the repository")
 	_ = cmd.MarkFlagDirname("workspace")
 	return cmd
 }

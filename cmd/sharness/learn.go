@@ -41,11 +41,12 @@ A proposal is nobody's policy until it is approved: sharness manifest approve, o
 The exit status is CMD's own (128+n for signal n), 125 when sharness failed or the record is not whole, 126 when it
 refused to start, or had to leave files out (with --yes that is a warning), 127 when CMD was not found.`,
 		Example: "  sudo sharness learn -- claude\n  sudo sharness learn --merge -- claude -p 'run the tests'",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    named,
 		RunE:    func(_ *cobra.Command, args []string) error { return f.run(args) },
 	}
 	f.add(cmd)
-	cmd.Flags().StringVar(&f.profile, "profile", "", "begin with this profile: "+strings.Join(manifest.Profiles(), ", ")+" (default: the one named like the manifest, else plain)")
+	cmd.Flags().StringVar(&f.profile, "profile", "", "begin with this `PROFILE`: "+strings.Join(manifest.Profiles(), ", ")+" (default: the one named like the manifest, else plain)")
+	completeWords(cmd, "profile", manifest.Profiles)
 	cmd.Flags().BoolVar(&f.merge, "merge", false, "keep what the manifest in force allows, and add what this run used")
 	cmd.Flags().BoolVar(&f.prune, "prune", false, "with --merge: leave out what no run has used")
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "approve the proposal at once; files that are refused are left out with a warning")

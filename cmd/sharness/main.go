@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/sharness/sharness/event"
 	"github.com/spf13/cobra"
@@ -18,7 +19,7 @@ func main() {
 }
 
 // run returns the exit status: the orchestrator's own, 125 when sharness failed, 126 when it refused to start and
-// nothing has changed, 127 when the command was not found.
+// nothing has changed, 127 when the command was not found. What cobra says of a command line is such a refusal.
 func run() int {
 	root := newRootCmd()
 	err := root.Execute()
@@ -30,15 +31,40 @@ func run() int {
 		}
 		return exit.code
 	case err != nil:
-		complain(err)
-		return 125
+		// One line of cobra's three: unknown command "x", Did you mean this?, and one or more suggestions.
+		text := strings.Replace(strings.TrimSpace(err.Error()), "\n\nDid you mean this?\n\t", "; did you mean: ", 1)
+		complain(errors.New(strings.ReplaceAll(text, "\n\t", ", ")))
+		return 126
 	}
 	return 0
 }
 
-// complain prints one line for each error. Names in it may be anybody's: nothing in it acts on the terminal.
+// complain prints an error, further lines of it indented. Names in it may be anybody's: nothing in it acts on the
+// terminal, nor looks like another error of ours.
 func complain(err error) {
-	fmt.Fprintln(os.Stderr, "sharness:", event.Escape(err.Error()))
+	prefix := "sharness: "
+	for _, line := range errorLines(err.Error()) {
+		fmt.Fprintln(os.Stderr, prefix+line)
+		prefix = "  "
+	}
+}
+
+// errorLines are the lines of a text that are not empty, escaped.
+func errorLines(text string) (lines []string) {
+	for line := range strings.SplitSeq(text, "\n") {
+		if strings.TrimSpace(line) != "" {
+			lines = append(lines, event.Escape(strings.ReplaceAll(line, "\t", "  ")))
+		}
+	}
+	return lines
+}
+
+// named are the arguments of a command that runs another: what is missing is said with an example.
+func named(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return refuse("%s: name what to run: sudo %s -- claude", cmd.Name(), cmd.CommandPath())
+	}
+	return nil
 }
 
 func newRootCmd() *cobra.Command {
@@ -57,6 +83,9 @@ fresh sandbox.
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return refuse("%s: %w; see %s --help", cmd.Name(), err, cmd.CommandPath())
+	})
 	root.AddCommand(newEnforceCmd(), newLearnCmd(), newServeCmd(), newGCCmd(), newGitConfigCmd(), newManifestCmd(), newDoctorCmd(), newEventsCmd(), newDocsCmd())
 	return root
 }

@@ -31,18 +31,23 @@ func newManifestCmd() *cobra.Command {
 // manifestFlag adds -m to a command that works on one manifest.
 func manifestFlag(cmd *cobra.Command, file *string) {
 	cmd.Flags().StringVarP(file, "manifest", "m", "", "manifest `FILE`, or the name of one in "+manifestDir)
+	completeManifests(cmd)
 }
 
-// manifestPath turns what a person gave for a manifest into its file: a word without a slash is a name, unless it is
-// a file name already.
+// manifestPath turns what a person gave for a manifest into the absolute path of its file.
 func manifestPath(given string) (string, error) {
-	switch {
-	case given == "":
+	if given == "" {
 		return "", refuse("no manifest was named: give one with -m FILE")
-	case strings.Contains(given, "/"), strings.HasSuffix(given, ".yaml"), strings.HasSuffix(given, ".yml"):
-		return filepath.Abs(given)
 	}
-	return filepath.Join(manifestDir, given+".yaml"), nil
+	return filepath.Abs(manifestFile(given))
+}
+
+// manifestFile is the file that -m means, everywhere: a word without a slash is a name, unless it is a file name already.
+func manifestFile(given string) string {
+	if strings.Contains(given, "/") || strings.HasSuffix(given, ".yaml") || strings.HasSuffix(given, ".yml") {
+		return given
+	}
+	return filepath.Join(manifestDir, given+".yaml")
 }
 
 // refuse is the error of a request that is understood and not done.

@@ -30,12 +30,13 @@ func newManifestNewCmd() *cobra.Command {
 		Use:     "new [flags] -- CMD [ARG…]",
 		Short:   "Make a manifest for a program, pinning it and what it needs to start",
 		Example: "  sudo sharness manifest new -- claude\n  sudo sharness manifest new --name bot --profile plain --route /bin/sh -- \"$(command -v bot)\"",
-		Args:    cobra.MinimumNArgs(1),
+		Args:    named,
 		RunE:    func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	manifestFlag(cmd, &f.file)
 	cmd.Flags().StringVar(&f.name, "name", "", "`NAME` of the manifest (default: the last part of CMD)")
-	cmd.Flags().StringVar(&f.profile, "profile", "", "begin with this profile: "+strings.Join(manifest.Profiles(), ", ")+" (default: the one named like the manifest, else plain)")
+	cmd.Flags().StringVar(&f.profile, "profile", "", "begin with this `PROFILE`: "+strings.Join(manifest.Profiles(), ", ")+" (default: the one named like the manifest, else plain)")
+	completeWords(cmd, "profile", manifest.Profiles)
 	cmd.Flags().StringVar(&f.state, "state", "", "the agent's own `FOLDER` (default: /var/lib/sharness/NAME)")
 	cmd.Flags().StringArrayVar(&f.route, "route", nil, "`PATH` that is the bash-server's client inside (may be repeated)")
 	cmd.Flags().StringVar(&f.path, "path", "", "`LIST` of folders to look CMD up in, instead of PATH and the user's usual ones")

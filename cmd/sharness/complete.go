@@ -1,0 +1,58 @@
+package main
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sharness/sharness/event"
+	"github.com/sharness/sharness/internal/sidedoor"
+)
+
+// completeWords lets a shell offer the words of a flag.
+func completeWords(cmd *cobra.Command, flag string, words func() []string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return words(), cobra.ShellCompDirectiveNoFileComp
+	})
+	if err != nil {
+		panic("completion: " + err.Error()) // no such flag
+	}
+}
+
+// completeManifests offers the names of manifests, and files.
+func completeManifests(cmd *cobra.Command) {
+	err := cmd.RegisterFlagCompletionFunc("manifest", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return manifestNames(), cobra.ShellCompDirectiveDefault
+	})
+	if err != nil {
+		panic("completion: " + err.Error())
+	}
+}
+
+func manifestNames() (names []string) {
+	files, err := filepath.Glob(filepath.Join(manifestDir, "*.yaml"))
+	if err != nil {
+		panic("completion: the pattern is wrong: " + err.Error())
+	}
+	for _, file := range files {
+		names = append(names, strings.TrimSuffix(filepath.Base(file), ".yaml"))
+	}
+	return names
+}
+
+func doorIDs() (ids []string) {
+	for _, d := range sidedoor.Doors() {
+		ids = append(ids, d.ID)
+	}
+	return ids
+}
+
+func eventTypes() (names []string) {
+	for _, t := range event.Types() {
+		names = append(names, string(t))
+	}
+	slices.Sort(names)
+	return names
+}
