@@ -13,10 +13,11 @@ import (
 )
 
 // commandEtc is what a command sees of /etc beyond etcNames: system-wide settings of developers'
-// tools, but not those that may hold a token (npmrc, pip.conf, wgetrc).
+// tools, but not those that may hold a token (npmrc, pip.conf, wgetrc, maven/settings.xml, R/Renviron.site). Debian's Maven and
+// R do not start without some files that lie beside such a one.
 var commandEtc = []string{
-	"adduser.conf", "bash_completion.d", "gitattributes", "gitconfig", "gnuplotrc", "groff", "hostid", "lsb-release", "lynx", "maven", "mke2fs.conf",
-	"php", "profile.d", "R", "ruby", "rpc", "skel", "texmf",
+	"adduser.conf", "bash_completion.d", "gitattributes", "gitconfig", "gnuplotrc", "groff", "hostid", "lsb-release", "lynx",
+	"maven/logging", "maven/m2.conf", "mke2fs.conf", "php", "profile.d", "R/ldpaths", "R/Makeconf", "R/Renviron", "R/repositories", "ruby", "rpc", "skel", "texmf",
 }
 
 // commandView builds what one command sees: system trees with their programs, the workspace, and of the state only what

@@ -336,6 +336,9 @@ func rlimits() []stage.Rlimit {
 		{Resource: unix.RLIMIT_NOFILE, Soft: 1024, Hard: 65536},
 		{Resource: unix.RLIMIT_MSGQUEUE, Soft: 819200, Hard: 819200},
 		{Resource: unix.RLIMIT_SIGPENDING, Soft: 4096, Hard: 4096},
+		// Whoever starts us may have been given these (limits.conf).
+		{Resource: unix.RLIMIT_RTPRIO},
+		{Resource: unix.RLIMIT_NICE},
 	}
 }
 

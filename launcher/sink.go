@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/sharness/sharness/event/sink"
 	"github.com/sharness/sharness/internal/confine"
 	"github.com/sharness/sharness/launcher/filter"
+	"golang.org/x/sys/unix"
 )
 
 // The producers of events. Each has a channel of its own: one that was taken over cannot speak for another.
@@ -55,6 +57,11 @@ func openSinks(s *Session, specs []sink.Spec) (opened []sink.Opened, err error) 
 	ids := &sink.IDs{UID: s.User.UID, GID: s.User.GID, Groups: s.User.Groups}
 	for _, spec := range specs {
 		user := ids
+		if spec.Kind == sink.File {
+			if err := s.outside(filepath.Dir(spec.Path)); err != nil {
+				return opened, refusef("events: %w", err)
+			}
+		}
 		if spec == DefaultSink(s.Manifest.Name) {
 			user = nil // ours, in a folder of root's
 			if err := os.MkdirAll(logDir, 0o750); err != nil {
@@ -66,8 +73,58 @@ func openSinks(s *Session, specs []sink.Spec) (opened []sink.Opened, err error) 
 			return opened, &Refused{err}
 		}
 		opened = append(opened, o)
+		if spec.Kind != sink.File {
+			continue
+		}
+		// Once more by what is open: the name may have become another's, and the file may have other names.
+		if err := s.outsideFile(o.File); err != nil {
+			return opened, refusef("events: %w", err)
+		}
 	}
 	return opened, nil
+}
+
+// outside refuses a folder in which the session may write: it would read who watches it, and could take the log away or
+// put another in its place. Folders are compared by inode, so that a link or a bind mount of the workspace is the workspace.
+// What is not there is left to who opens it.
+func (s *Session) outside(dir string) error {
+	own := []string{s.Workspace.Name()}
+	if s.Manifest.State != nil {
+		own = append(own, s.Manifest.State.Path)
+	}
+	here, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil
+	}
+	for ; ; here = filepath.Dir(here) {
+		info, err := os.Lstat(here)
+		if err != nil {
+			return err
+		}
+		for _, tree := range own {
+			if root, err := os.Stat(tree); err == nil && os.SameFile(info, root) {
+				return fmt.Errorf("%s lies in %s, where the session can write; give a file elsewhere", dir, tree)
+			}
+		}
+		if here == "/" {
+			return nil
+		}
+	}
+}
+
+func (s *Session) outsideFile(f *os.File) error {
+	path, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", f.Fd()))
+	if err != nil {
+		return err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return fmt.Errorf("fstat: %w", err)
+	}
+	if st.Nlink > 1 {
+		return fmt.Errorf("%s has %d names (hard links), and the session may be able to write it by another one", path, st.Nlink)
+	}
+	return s.outside(filepath.Dir(path))
 }
 
 // startSink starts sharness-agent with sinks that stay the caller's, and starts it again when it dies: lost is told when

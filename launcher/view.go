@@ -168,7 +168,7 @@ func (v *view) devices(shm string) error {
 		v.attach(m, "/dev/"+name, true)
 	}
 	v.mounts = append(v.mounts,
-		stage.Mount{Target: "/dev/pts", Fstype: "devpts", Data: "newinstance,ptmxmode=0666,mode=0620", Set: attrDevice},
+		stage.Mount{Target: "/dev/pts", Fstype: "devpts", Data: devptsData, Set: attrDevice},
 		stage.Mount{Target: "/dev/shm", Fstype: "tmpfs", Data: shm, Set: attrData})
 	v.links = append(v.links,
 		stage.Link{Path: "/dev/ptmx", Target: "pts/ptmx"},
@@ -181,6 +181,10 @@ func (v *view) devices(shm string) error {
 	v.allow("/proc", accessRead)
 	return nil
 }
+
+// devptsData bounds the terminals of one instance: what they take comes out of kernel.pty.max, one number for the whole host.
+// tmux and test suites have a dozen.
+const devptsData = "newinstance,ptmxmode=0666,mode=0620,max=64"
 
 // maskedProc and readOnlyProc are what of /proc reaches beyond the namespaces: the list of the OCI runtimes, and
 // sysrq-trigger and the sysctls read-only.
