@@ -179,10 +179,7 @@ func (f *fold) pin(i *Image) {
 		f.refuse(i, false, "%s", fact.Refused)
 		return
 	}
-	if fact.Special != "" && f.refuse(i, true, "%s", fact.Special) {
-		return
-	}
-	if i.Execs > 0 && (multi(i.Path) || slices.ContainsFunc(i.Asked, multi)) && f.refuse(i, true, "is many programs in one: pinning it allows all of them") {
+	if !f.starts[fact.Path] && f.refuseSpecial(i, fact) {
 		return
 	}
 	m := f.p.Manifest
@@ -196,14 +193,28 @@ func (f *fold) pin(i *Image) {
 	for _, l := range fact.Libraries {
 		f.library(l)
 	}
-	for _, dir := range fact.Read {
-		if !slices.ContainsFunc(m.Read, func(tree string) bool { return within(dir, tree) }) {
-			m.Read = append(m.Read, dir)
-		}
-	}
+	m.Read = show(m.Read, fact.Read)
 	if !f.starts[fact.Path] {
 		f.p.Notes[fact.Path] = note(i, fact.Path)
 	}
+}
+
+// show adds folders that are not shown yet.
+func show(trees, dirs []string) []string {
+	for _, dir := range dirs {
+		if !slices.ContainsFunc(trees, func(tree string) bool { return within(dir, tree) }) {
+			trees = append(trees, dir)
+		}
+	}
+	return trees
+}
+
+// refuseSpecial refuses what is pinned only if somebody wants it. What the command is, or starts with, somebody does.
+func (f *fold) refuseSpecial(i *Image, fact Fact) bool {
+	if fact.Special != "" && f.refuse(i, true, "%s", fact.Special) {
+		return true
+	}
+	return i.Execs > 0 && (multi(i.Path) || slices.ContainsFunc(i.Asked, multi)) && f.refuse(i, true, "is many programs in one: pinning it allows all of them")
 }
 
 func within(p, tree string) bool { return p == tree || strings.HasPrefix(p, tree+"/") }
@@ -272,6 +283,10 @@ func (f *fold) routes() {
 				m.Route = append(m.Route, name)
 			}
 			f.p.Notes[name] = note(&i, fact.Path)
+		}
+		// In a sandbox it is itself, so it has to be there.
+		if s := &m.Sandbox; len(show(m.WithDefaults().Sandbox.Read, fact.Read)) > len(m.WithDefaults().Sandbox.Read) {
+			s.Read = show(m.WithDefaults().Sandbox.Read, fact.Read)
 		}
 		// It cannot be both; the command's own interpreter never comes here.
 		m.Exec = slices.DeleteFunc(m.Exec, func(e manifest.Exec) bool { return e.Path == fact.Path })

@@ -148,6 +148,20 @@ func TestFold(t *testing.T) {
 	}
 }
 
+func TestWhatLiesElsewhereIsShown(t *testing.T) {
+	images := []Image{program("/srv/agent/helper"), program("/srv/agent/rg")}
+	p := propose(t, Input{Seen: seen(images...), Facts: facts(images, func(_ *Image, f *Fact) { f.Read = []string{"/srv/agent"} })})
+	want := start()
+	want.Read = append(want.Read, "/srv/agent")
+	if got := p.Manifest; !slices.Equal(got.Read, want.Read) || !slices.Equal(got.Sandbox.Read, []string{"/usr", "/opt", "/srv/agent"}) {
+		t.Errorf("got read %q, sandbox.read %q: want the pinned one's folder shown to the agent, the routed one's to commands", got.Read, got.Sandbox.Read)
+	}
+	p = propose(t, Input{Seen: seen(images[:1]...), Facts: facts(images, nil)})
+	if len(p.Manifest.Sandbox.Read) != 0 {
+		t.Errorf("got sandbox.read %q, want it left to its default", p.Manifest.Sandbox.Read)
+	}
+}
+
 func TestAnyLossMakesTheProposalIncomplete(t *testing.T) {
 	for name, l := range map[string]Losses{"lost": {Lost: 1}, "malformed": {Malformed: 1}, "orphans": {Orphans: 1}, "full": {Full: 1}, "cut": {Cut: 1}, "late": {Late: true}} {
 		p := propose(t, Input{Seen: &Observation{Losses: l}})

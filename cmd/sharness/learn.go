@@ -73,14 +73,17 @@ func (f *learnFlags) run(args []string) error {
 		return err
 	}
 	o.Args, o.Stdio = args[1:], [3]*os.File{os.Stdin, os.Stdout, os.Stderr}
+	if l.workspace, err = realPath(o.Workspace); err != nil {
+		return refuse("workspace: %w", err)
+	}
 	var seen *learn.Observation
 	var unread error
-	o.Learn = &launcher.Learn{Trees: l.trees(o.Workspace), Observe: func(r io.Reader) error {
+	o.Learn = &launcher.Learn{Trees: l.trees(), Observe: func(r io.Reader) error {
 		seen, unread = learn.Read(r, progress())
 		_, err := io.Copy(io.Discard, r) // the recorder must not wait for a reader that gave up
 		return err
 	}}
-	l.workspace, l.began = o.Workspace, time.Now()
+	l.began = time.Now()
 	status, err := launcher.Enforce(o)
 	if err != nil {
 		return asExit(err, l.file)
@@ -291,26 +294,36 @@ func (l *learning) runs() *manifest.Manifest {
 
 // trees are what may be executed in: the system, and the agent's own installation where that lies elsewhere. A home
 // folder, one at the top, or one around the workspace would show far more than a package: then the pinned files must do.
-func (l *learning) trees(workspace string) []string {
+func (l *learning) trees() []string {
 	trees := []string{"/usr", "/opt"}
-	if real, err := filepath.EvalSymlinks(workspace); err == nil {
-		workspace = real
-	}
 	dirs := needed(l.closure)
 	for _, e := range l.closure.Exec {
 		dirs = append(dirs, filepath.Dir(e.Path))
 	}
 	for _, dir := range dirs {
-		known := slices.ContainsFunc(trees, func(tree string) bool { return pin.Below(dir, tree) })
-		wide := dir == userHome() || strings.Count(dir, "/") < 2 || pin.Below(workspace, dir) || pin.Below(dir, workspace)
-		if l.start.State != nil {
-			wide = wide || pin.Below(l.start.State.Path, dir) || pin.Below(dir, l.start.State.Path)
-		}
-		if !known && !wide {
+		if !slices.ContainsFunc(trees, func(tree string) bool { return pin.Below(dir, tree) }) && !l.wide(dir) {
 			trees = append(trees, dir)
 		}
 	}
 	return trees
+}
+
+// wide is true for a folder that shows more than a package.
+func (l *learning) wide(dir string) bool {
+	around := func(other string) bool { return pin.Below(other, dir) || pin.Below(dir, other) }
+	return dir == userHome() || strings.Count(dir, "/") < 2 || around(l.workspace) || l.start.State != nil && around(l.start.State.Path)
+}
+
+// beside is the folder around a file that an agent used: what it needs of its package lies there too.
+func (l *learning) beside(path string) []string {
+	dir := filepath.Dir(path)
+	if before, _, ok := strings.Cut(path, "/node_modules/"); ok {
+		dir = before + "/node_modules"
+	}
+	if l.wide(dir) {
+		return nil
+	}
+	return []string{dir}
 }
 
 // kernelRelease is the kernel's own name.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -67,6 +68,9 @@ func (l *learning) fact(i *learn.Image) learn.Fact {
 		fact.Refused = strings.TrimPrefix(err.Error(), fact.Path+": ")
 		return fact
 	}
+	if !slices.Contains(paths(l.start), fact.Path) {
+		fact.Read = l.beside(fact.Path)
+	}
 	if i.Execs > 0 {
 		l.close(&fact)
 	} else if fact.SHA256, err = pin.Hash(fact.Path); err != nil {
@@ -124,7 +128,7 @@ func (l *learning) close(fact *learn.Fact) {
 			return
 		}
 	}
-	fact.Exec, fact.Libraries, fact.Read = c.Exec, c.Libraries, needed(c)
+	fact.Exec, fact.Libraries, fact.Read = c.Exec, c.Libraries, append(fact.Read, needed(c)...)
 	for _, e := range c.Exec {
 		if e.Path == fact.Path {
 			fact.SHA256 = e.SHA256

@@ -222,6 +222,10 @@ func (r *Recorder) image(e *agent.Event, text agent.Text, name, script, beneath 
 		i.File = &f
 	}
 	i.Strange = strange(text, script != "", file)
+	if script != "" && i.Strange == "" && writable(path.Clean(name), r.config.Writable) != "" {
+		// The name means something inside alone: there, it was a link to a file elsewhere.
+		i.Strange = "is a script that was named by a link where the agent can write"
+	}
 	return i
 }
 

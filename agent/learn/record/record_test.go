@@ -148,6 +148,10 @@ func TestWhatIsRecorded(t *testing.T) {
 			s.fork(2, 3)
 			s.exec(3, "/opt/agent/agent", "tool", "/opt/agent/agent")
 		}, []string{"tool own script:/opt/agent/agent strange execs:1"}},
+		"a script by a link of its own": {func(s script) {
+			s.fork(2, 3)
+			s.exec(3, "/opt/agent/agent", "/tmp/link", "/opt/agent/agent")
+		}, []string{"/tmp/link own script:/opt/agent/agent strange execs:1"}},
 		"a script by descriptor": {func(s script) {
 			s.fork(2, 3)
 			s.exec(3, "/opt/agent/agent", "/dev/fd/3", "/opt/agent/agent")
