@@ -19,13 +19,17 @@ type conn struct {
 	id      uint64
 	peer    int32 // pid
 	frames  *wire.FrameConn
-	records chan message  // of the supervisor, for this connection
-	signals chan int      // of the client
-	ending  chan struct{} // closed when the command has ended: from then on signals only stop the copying
-	quit    chan struct{} // closed by cancel when the client is gone
+	records chan message       // of the supervisor, for this connection; hints are not among them
+	hints   map[wire.Hint]bool // what it said may be why the command fails; under s.mu
+	signals chan int           // of the client
+	ending  chan struct{}      // closed when the command has ended: from then on signals only stop the copying
+	quit    chan struct{}      // closed by cancel when the client is gone
 	cancel  func()
 	busy    sync.WaitGroup // goroutines of this connection
 }
+
+// maxRecords is more than a supervisor says of one connection: RecStarted and RecEnded, or RecRefused.
+const maxRecords = 4
 
 type message struct {
 	wire.Record

@@ -107,7 +107,13 @@ func TestDescriptorsAfterTheFirstByteEndTheConnection(t *testing.T) {
 // whole sends a request of ours that runs script.
 func (s *supervisor) whole(t *testing.T, c *net.UnixConn, script string, fds ...int) {
 	t.Helper()
-	fs := []wire.Frame{hello(), {Type: wire.Execfn, Payload: []byte(client)}, {Type: wire.Cwd, Payload: []byte(s.dir)}}
+	s.request(t, c, client, script, fds...)
+}
+
+// request is whole by another path.
+func (s *supervisor) request(t *testing.T, c *net.UnixConn, execfn, script string, fds ...int) {
+	t.Helper()
+	fs := []wire.Frame{hello(), {Type: wire.Execfn, Payload: []byte(execfn)}, {Type: wire.Cwd, Payload: []byte(s.dir)}}
 	for _, a := range []string{"sh", "-c", script} {
 		fs = append(fs, wire.Frame{Type: wire.Arg, Payload: []byte(a)})
 	}

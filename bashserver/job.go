@@ -3,8 +3,9 @@ package bashserver
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
-	"sync"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -30,7 +31,6 @@ type job struct {
 	number uint64 // the supervisor's, once started
 	target *event.Target
 	logged map[string]any
-	notes  sync.WaitGroup
 	killed wire.Reason
 	limits uint64
 	begun  time.Time
@@ -169,10 +169,6 @@ func (j *job) wait() (wire.Frame, error) {
 				return wire.Frame{}, j.refused(wire.Reason(m.A))
 			case m.Type == wire.RecEnded && started:
 				return j.finish(m.Record)
-			case m.Type == wire.RecHint && started:
-				if text := hints[wire.Hint(m.A)]; text != "" {
-					j.notes.Go(func() { j.note(text) }) // may wait for the client, which must not make us deaf
-				}
 			default:
 				wire.CloseAll(m.fds)
 			}
@@ -272,7 +268,6 @@ func (j *job) finish(r wire.Record) (wire.Frame, error) {
 	for _, o := range j.out {
 		o.end()
 	}
-	j.notes.Wait()
 	j.limits |= r.C
 	select {
 	case <-j.over: // by the last of the output
@@ -282,20 +277,15 @@ func (j *job) finish(r wire.Record) (wire.Frame, error) {
 	if j.limits&wire.LimitOutput != 0 {
 		j.note(fmt.Sprintf("output limit of %d bytes reached, the command was killed", j.c.s.cfg.OutputLimit))
 	}
-	for _, l := range []struct {
-		bit  uint64
-		hint wire.Hint
-	}{{wire.LimitPids, wire.HintPids}, {wire.LimitMemory, wire.HintMemory}, {wire.LimitTimeout, wire.HintTimeout}} {
-		if j.limits&l.bit != 0 {
-			j.note(hints[l.hint])
-		}
+	if r.A > uint64(wire.KindSignal) || r.B > 255 {
+		r.A, r.B = uint64(wire.KindStatus), 255
+	}
+	for _, h := range j.hints(r) {
+		j.note(hints[h])
 	}
 	if j.tty != nil {
 		j.tty.restore()
 		j.tty = nil
-	}
-	if r.A > uint64(wire.KindSignal) || r.B > 255 {
-		r.A, r.B = uint64(wire.KindStatus), 255
 	}
 	redactions := j.closing(r, took)
 	if j.p.json {
@@ -307,12 +297,30 @@ func (j *job) finish(r wire.Record) (wire.Frame, error) {
 		}
 		rep.write(&sink{to: j.client[1], quit: j.c.quit})
 	}
-	if j.p.routed && r.A == uint64(wire.KindSignal) && j.limits != 0 {
+	if j.p.routed && failed(r) && j.limits != 0 {
 		// Agents run their hooks through a routed shell, and only status 2 blocks what a hook was asked about. One that
-		// was killed by a limit of ours has not judged.
+		// met a limit of ours has not judged: the limit may have killed it, or a process whose end it passes on (137).
 		return wire.ExitFrame(wire.KindStatus, statusNotRun), nil
 	}
 	return wire.ExitFrame(wire.Kind(r.A), uint32(r.B)), nil
+}
+
+// failed says whether a command ended otherwise than well.
+func failed(r wire.Record) bool { return r.A == uint64(wire.KindSignal) || r.B != 0 }
+
+// hints are what is said about this command's end, each once: of the limits that it met, and, if it failed, what the
+// supervisor said of things that were refused to somebody meanwhile.
+func (j *job) hints(r wire.Record) []wire.Hint {
+	said := map[wire.Hint]bool{wire.HintPids: j.limits&wire.LimitPids != 0, wire.HintMemory: j.limits&wire.LimitMemory != 0,
+		wire.HintTimeout: j.limits&wire.LimitTimeout != 0}
+	if failed(r) {
+		j.c.s.mu.Lock()
+		for h := range j.c.hints {
+			said[h] = true
+		}
+		j.c.s.mu.Unlock()
+	}
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(hints)), func(h wire.Hint) bool { return !said[h] })
 }
 
 // note says something of our own where the command's stderr goes.

@@ -147,13 +147,6 @@ func TestSecretSplitOverTwoWritesIsRedacted(t *testing.T) {
 	}
 }
 
-func TestHintsGoToTheCommandsStderr(t *testing.T) {
-	s := start(t, Config{}, inProcess, func(s *supervisor) { s.hint = wire.HintMemory })
-	if _, errs, _ := s.output("-c", "sleep 0.1"); errs != "sharness: "+hints[wire.HintMemory]+"\n" {
-		t.Errorf("got %q", errs)
-	}
-}
-
 func TestMoreCommandsThanAllowedAreRefused(t *testing.T) {
 	s := start(t, Config{MaxCommands: 2}, inProcess)
 	a, b := s.command("-c", "echo ready; read x"), s.command("-c", "echo ready; read x")

@@ -38,7 +38,7 @@ func Serve(ctl, events *os.File, cfg Config) error {
 	if err := cfg.complete(); err != nil {
 		return err
 	}
-	rc, err := wire.NewRecordConn(ctl)
+	rc, err := wire.NewRecordConn(ctl, 0) // a supervisor may be stopped, by its user, for as long as they like
 	if err != nil {
 		return err
 	}
@@ -77,15 +77,18 @@ func (s *Server) take(r wire.Record, fds []int) error {
 			wire.CloseAll(fds)
 			return nil
 		}
+		if r.Type == wire.RecHint {
+			if h := wire.Hint(r.A); hints[h] != "" {
+				c.hints[h] = true
+			}
+			return nil
+		}
 		select {
 		case c.records <- message{r, fds}:
 			return nil
 		default:
 		}
 		wire.CloseAll(fds)
-		if r.Type == wire.RecHint {
-			return nil
-		}
 		return fmt.Errorf("control socket: too many records for connection %d", r.ID)
 	}
 	wire.CloseAll(fds)
@@ -107,7 +110,7 @@ func (s *Server) accept(id uint64, fd int) error {
 	if err != nil {
 		return fmt.Errorf("connection %d: %w", id, err)
 	}
-	c := &conn{s: s, id: id, peer: cred.Pid, frames: fc, records: make(chan message, 16), signals: make(chan int),
+	c := &conn{s: s, id: id, peer: cred.Pid, frames: fc, records: make(chan message, maxRecords), hints: map[wire.Hint]bool{}, signals: make(chan int),
 		quit: make(chan struct{}), ending: make(chan struct{})}
 	c.cancel = sync.OnceFunc(func() { close(c.quit) })
 	s.mu.Lock()

@@ -76,7 +76,10 @@ type supervisor struct {
 
 	refuse wire.Reason // answer every RecStart so
 	hint   wire.Hint   // send with every RecStarted
+	hinted int         // so often
+	limits uint64      // of every RecEnded
 	killed chan wire.Reason
+	hear   chan struct{} // not nil: nothing of the server's is read before it is closed
 }
 
 func inProcess(s *supervisor, ctl, ev *os.File) {
@@ -131,7 +134,7 @@ func start(t testing.TB, cfg Config, run func(*supervisor, *os.File, *os.File), 
 		o(s)
 	}
 	ctl, theirs := pairOf(t, unix.SOCK_SEQPACKET)
-	if s.ctl, err = wire.NewRecordConn(ctl); err != nil {
+	if s.ctl, err = wire.NewRecordConn(ctl, 0); err != nil {
 		t.Fatal(err)
 	}
 	ev, evTheirs := pairOf(t, unix.SOCK_DGRAM)
@@ -196,6 +199,9 @@ func (s *supervisor) accept(l *net.UnixListener) {
 }
 
 func (s *supervisor) serve() {
+	if s.hear != nil {
+		<-s.hear
+	}
 	for {
 		r, fds, err := s.ctl.Recv()
 		if err != nil {
@@ -273,7 +279,7 @@ func (s *supervisor) run(r wire.Record, fds []int) {
 	s.jobs[r.ID] = cmd
 	s.mu.Unlock()
 	s.ctl.Send(started, master...)
-	if s.hint != 0 {
+	for range s.hinted {
 		s.ctl.Send(wire.Record{Type: wire.RecHint, ID: r.ID, A: uint64(s.hint)})
 	}
 	go func() {
@@ -283,7 +289,7 @@ func (s *supervisor) run(r wire.Record, fds []int) {
 		delete(s.jobs, r.ID)
 		s.mu.Unlock()
 		ws := cmd.ProcessState.Sys().(syscall.WaitStatus)
-		ended := wire.Record{Type: wire.RecEnded, ID: r.ID, A: uint64(wire.KindStatus), B: uint64(ws.ExitStatus())}
+		ended := wire.Record{Type: wire.RecEnded, ID: r.ID, A: uint64(wire.KindStatus), B: uint64(ws.ExitStatus()), C: s.limits}
 		if ws.Signaled() {
 			ended.A, ended.B = uint64(wire.KindSignal), uint64(ws.Signal())
 		}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sharness/sharness/bashserver"
 	"github.com/sharness/sharness/bashserver/wire"
@@ -52,6 +53,7 @@ type run struct {
 
 	opened  []sink.Opened // a sharness-agent that is started again needs them
 	parent  *cgroup       // of the session, holds the others
+	helpers *cgroup       // of our own unprivileged processes
 	group   *cgroup       // of the orchestrator
 	sink    *sinkProcess
 	events  *sink.Sender
@@ -196,6 +198,10 @@ func (r *run) open() error {
 	if r.parent, err = newCgroup(cgroupRoot+"/"+r.s.ID, cgroupLimits{}); err != nil {
 		return err
 	}
+	if r.helpers, err = newCgroup(r.s.cgroupPath("helpers"), helperLimits); err != nil {
+		return err
+	}
+	r.sp.helpers = r.helpers
 	lim := r.s.Manifest.Limits
 	r.group, err = newCgroup(r.s.cgroupPath("orchestrator"), cgroupLimits{pids: lim.Pids, memory: uint64(lim.Memory)})
 	return err
@@ -273,7 +279,7 @@ func (r *run) startServer(orchestrator bool) error {
 		return err
 	}
 	r.server = &server{s: r.s, sp: r.sp, set: r.set, events: r.events, listen: listen, admit: admit, replaced: &r.replaced, again: r.protectAgain,
-		open: map[uint64]*wire.RecordConn{}, running: map[uint64]*runningCommand{}}
+		open: map[uint64]*wire.RecordConn{}, running: map[uint64]*runningCommand{}, hinted: map[wire.Hint]time.Time{}}
 	r.server.changed.L = &r.server.mu
 	r.serving.Store(r.server)
 	if r.s.Manifest.Sandbox.Network == manifest.NetworkSession {
@@ -310,7 +316,7 @@ func (r *run) startBashd(config bashserver.Config) (*helperProcess, error) {
 		return nil, err
 	}
 	defer theirs.Close()
-	rc, err := wire.NewRecordConn(ours)
+	rc, err := wire.NewRecordConn(ours, wire.Patience)
 	if err != nil {
 		return nil, err
 	}
@@ -322,9 +328,13 @@ func (r *run) startBashd(config bashserver.Config) (*helperProcess, error) {
 	}
 	r.server.serveBy(rc)
 	go func() {
-		// A bashd that breaks the protocol is ended; its keeper says so and starts another.
-		_ = r.server.control(rc)
-		_ = unix.Kill(p.pid, unix.SIGKILL)
+		// A bashd that breaks the protocol is ended; its keeper starts another, and cannot know why.
+		err := r.server.control(rc)
+		if errors.Is(err, errHungUp) && p.ends(time.Second) {
+			return
+		}
+		r.events.Send(event.Event{Type: event.LayerApplied, Layer: "sharness-bashd", Detail: fmt.Sprintf("sharness-bashd is killed: %v", err)})
+		p.signal(unix.SIGKILL)
 	}()
 	return p, nil
 }
@@ -443,7 +453,7 @@ func (r *run) closeSinks() {
 func (r *run) close() error {
 	var errs []error
 	if r.server != nil {
-		r.server.close()
+		errs = append(errs, r.server.close())
 	}
 	if r.bashd != nil {
 		r.bashd.stop()
@@ -474,6 +484,9 @@ func (r *run) close() error {
 	r.closeSinks()
 	unlock, err := lockHost()
 	errs = append(errs, err)
+	if r.helpers != nil {
+		errs = append(errs, r.helpers.kill(), r.helpers.delete())
+	}
 	if r.parent != nil {
 		errs = append(errs, r.parent.delete())
 	}

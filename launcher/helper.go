@@ -46,7 +46,14 @@ type helperProcess struct {
 	words *lastWords
 	ended chan struct{} // closed when it was reaped
 	how   syscall.WaitStatus
+
+	mu     sync.Mutex
+	reaped bool // the number may mean another process
 }
+
+// helperLimits bound what the helpers of one session take of the host, all together: they work on what hostile
+// programs send. Docs of what they need are the tests: internal/sessiontest, TestHelpersFitTheirLimits.
+var helperLimits = cgroupLimits{pids: 1024, memory: 1 << 30}
 
 func (sp *spawner) startHelper(h helperSpec) (*helperProcess, error) {
 	path, err := Helper(h.name)
@@ -88,43 +95,81 @@ func (sp *spawner) startHelper(h helperSpec) (*helperProcess, error) {
 		groups[i] = uint32(g)
 	}
 	p := &helperProcess{words: words, ended: make(chan struct{})}
-	err = sp.do(func() error {
-		pid, err := syscall.ForkExec(path, []string{h.name}, &syscall.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: &syscall.SysProcAttr{
+	err = sp.inHelpers(func(cgroupFD int) error {
+		attr := &syscall.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: &syscall.SysProcAttr{
 			Credential: &syscall.Credential{Uid: uint32(h.uid), Gid: uint32(h.gid), Groups: groups},
 			Setsid:     true,
 			Pdeathsig:  h.orphaned(),
-		}})
-		p.pid = pid
+		}}
+		if cgroupFD >= 0 {
+			attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, cgroupFD
+		}
+		var err error
+		p.pid, err = syscall.ForkExec(path, []string{h.name}, attr)
 		return err
 	})
 	if err != nil {
 		words.close()
 		return nil, fmt.Errorf("start %s: %w", path, err)
 	}
-	go func() {
-		p.how, _ = wait4(p.pid)
-		close(p.ended)
-	}()
+	go p.reap()
 	return p, nil
+}
+
+// inHelpers runs fn, which starts a process, on the spawner's thread and in the group of the helpers.
+func (sp *spawner) inHelpers(fn func(cgroupFD int) error) error {
+	return sp.do(func() error {
+		if sp.helpers == nil {
+			return fn(-1)
+		}
+		return sp.helpers.with(fn)
+	})
+}
+
+// reap waits for the end. The process keeps its number until nobody signals it by that (waitid(2), WNOWAIT).
+func (p *helperProcess) reap() {
+	for {
+		err := unix.Waitid(unix.P_PID, p.pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if err != unix.EINTR {
+			break
+		}
+	}
+	p.mu.Lock()
+	p.how, _ = wait4(p.pid)
+	p.reaped = true
+	p.mu.Unlock()
+	close(p.ended)
+}
+
+// signal signals the helper, and nobody else when it has ended.
+func (p *helperProcess) signal(sig unix.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		_ = unix.Kill(p.pid, sig)
+	}
+}
+
+// ends waits a while for the helper to end by itself, and says whether it has.
+func (p *helperProcess) ends(d time.Duration) bool {
+	select {
+	case <-p.ended:
+		return true
+	case <-time.After(d):
+		return false
+	}
 }
 
 // kill ends the helper and waits for it.
 func (p *helperProcess) kill() {
-	select {
-	case <-p.ended:
-	default:
-		_ = unix.Kill(p.pid, unix.SIGKILL)
-		<-p.ended
-	}
+	p.signal(unix.SIGKILL)
+	<-p.ended
 	p.words.close()
 }
 
 // finish waits a while for the helper to end by itself, then ends it.
 func (p *helperProcess) finish(d time.Duration) {
-	select {
-	case <-p.ended:
-	case <-time.After(d):
-	}
+	p.ends(d)
 	p.kill()
 }
 

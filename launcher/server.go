@@ -33,12 +33,13 @@ type server struct {
 	netns *os.File // of all commands, when the manifest says network: session
 
 	mu      sync.Mutex
-	changed sync.Cond        // of bashd and closed; its lock is mu
+	changed sync.Cond        // of bashd, open and closed; its lock is mu. Nothing that can wait for a process is done under mu
 	bashd   *wire.RecordConn // nil while it is being started again
 	nextID  uint64
 	nextCmd uint64
 	open    map[uint64]*wire.RecordConn // connections, and the bashd that holds each
 	running map[uint64]*runningCommand
+	hinted  map[wire.Hint]time.Time // when each was sent last
 	probed  bool
 	closed  bool
 	busy    sync.WaitGroup
@@ -46,14 +47,33 @@ type server struct {
 
 // runningCommand is one command between RecStart and RecEnded.
 type runningCommand struct {
-	mu     sync.Mutex
-	dom    *domain
-	killed wire.Reason // why it was killed by us
-	dead   bool        // killed before it ran
+	mu      sync.Mutex
+	dom     *domain
+	killed  wire.Reason // why it was killed by us
+	dead    bool        // killed before it ran
+	ended   bool        // nothing can be told to it any more
+	hints   map[wire.Hint]bool
+	signals chan int // on their way to it; closed once it has ended
 }
 
 // maxCommands bounds the commands of a session that run at once.
 const maxCommands = 128
+
+// maxOpen bounds the connections that bashd has and has not done with. It serves half as many and hangs up on the
+// others: more are open only while it does not keep up.
+const maxOpen = 256
+
+// roomTime is how long one that comes then waits for room, and those behind it in the backlog.
+const roomTime = time.Second
+
+// closeTime bounds the end of the commands that are killed with the session.
+const closeTime = 10 * time.Second
+
+// hintPause is how long a hint of one kind is not repeated. A command can make their cause as fast as it likes.
+const hintPause = time.Second
+
+// maxSignals is how many signals may be on their way to a command whose pid 1 is slow to take them.
+const maxSignals = 64
 
 // peer is who is at the other end of an accepted connection.
 type peer struct {
@@ -112,20 +132,47 @@ func (sv *server) welcome(fd int) {
 			Process: &event.Process{PID: int(p.Pid), UID: p.Uid}})
 		return
 	}
+	if !sv.handOver(fd) {
+		// Of a client nothing is read; what is written finds an empty buffer. Whoever does not get it sees a closed connection.
+		_, _ = unix.SendmsgN(fd, wire.AppendFrame(nil, wire.ErrorFrame(2, "the bash-server is busy: too many connections")), nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	}
+}
+
+// handOver gives a connection to bashd, and says whether that has room for it. Whoever comes while bashd is being started
+// again waits, and so do those behind it.
+func (sv *server) handOver(fd int) bool {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
+	late := time.Now().Add(roomTime)
 	for {
-		// Whoever comes while bashd is being started again waits, and so do those behind it.
-		for sv.bashd == nil && !sv.closed {
-			sv.changed.Wait()
-		}
 		if sv.closed {
-			return
+			return true // nobody is there to be told
+		}
+		if sv.bashd == nil {
+			sv.changed.Wait()
+			continue
+		}
+		if len(sv.open) >= maxOpen {
+			if !time.Now().Before(late) {
+				return false
+			}
+			wake := time.AfterFunc(time.Until(late), func() {
+				sv.mu.Lock() // not between the look at the time and the wait
+				defer sv.mu.Unlock()
+				sv.changed.Broadcast()
+			})
+			sv.changed.Wait()
+			wake.Stop()
+			continue
 		}
 		sv.nextID++
-		if sv.bashd.Send(wire.Record{Type: wire.RecConn, ID: sv.nextID}, fd) == nil {
+		err := sv.bashd.Send(wire.Record{Type: wire.RecConn, ID: sv.nextID}, fd)
+		if err == nil {
 			sv.open[sv.nextID] = sv.bashd
-			return
+			return true
+		}
+		if errors.Is(err, wire.ErrBusy) {
+			return false
 		}
 		sv.bashd = nil // it is dying; its keeper starts another
 	}
@@ -192,14 +239,17 @@ func admitRoot(p peer) error {
 	return nil
 }
 
+// errHungUp says that bashd closed its control socket: it is about to end, or ought to be.
+var errHungUp = errors.New("it closed its control socket")
+
 // control serves the records of one bashd until it is gone. What it holds is closed with it: its connections end, and
 // its commands are killed, since nobody would read what they print.
 func (sv *server) control(rc *wire.RecordConn) error {
 	defer sv.forget(rc)
 	for {
 		rec, fds, err := rc.Recv()
-		if errors.Is(err, io.EOF) {
-			return errors.New("sharness-bashd closed its control socket")
+		if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+			return errHungUp
 		}
 		if err != nil {
 			return err
@@ -227,6 +277,7 @@ func (sv *server) forget(rc *wire.RecordConn) {
 			c.kill(wire.ReasonShutdown)
 		}
 	}
+	sv.changed.Broadcast()
 }
 
 // handle acts on one record. bashd is not trusted: every id must be one that it was given and not used already.
@@ -252,7 +303,7 @@ func (sv *server) handle(rc *wire.RecordConn, rec wire.Record, fds []int) error 
 			closeFiles(files)
 			return rc.Send(wire.Record{Type: wire.RecRefused, ID: rec.ID, A: uint64(wire.ReasonBusy)})
 		}
-		c = &runningCommand{}
+		c = &runningCommand{hints: map[wire.Hint]bool{}, signals: make(chan int, maxSignals)}
 		sv.running[rec.ID] = c
 		sv.nextCmd++
 		sv.busy.Add(1)
@@ -270,6 +321,7 @@ func (sv *server) handle(rc *wire.RecordConn, rec wire.Record, fds []int) error 
 			c.kill(wire.ReasonClientGone)
 		}
 		delete(sv.open, rec.ID)
+		sv.changed.Broadcast()
 	default:
 		wire.CloseAll(fds)
 		return fmt.Errorf("record of type %d is not bashd's to send", rec.Type)
@@ -330,7 +382,16 @@ func (sv *server) run(rc *wire.RecordConn, rec wire.Record, number uint64, c *ru
 	if err != nil {
 		c.kill(wire.ReasonShutdown)
 	}
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		for sig := range c.signals {
+			dom.signal(sig)
+		}
+	}()
 	x := sv.watch(dom, c, rec.A&wire.FlagNoTimeout != 0)
+	c.end()
+	<-told // a signal that waits for pid 1 goes with it
 	end := wire.Record{Type: wire.RecEnded, ID: rec.ID, B: uint64(x.status), C: sv.limits(dom, c)}
 	if x.signal != 0 {
 		end.A, end.B = 1, uint64(x.signal)
@@ -443,6 +504,15 @@ func (c *runningCommand) adopt(dom *domain) {
 	}
 }
 
+// end says that the target has ended, and ends what is left with it.
+func (c *runningCommand) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	close(c.signals)
+	c.dom.kill()
+}
+
 func (c *runningCommand) kill(why wire.Reason) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -479,13 +549,28 @@ func (sv *server) domains() []*domain {
 func (c *runningCommand) signal(sig int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.dom != nil {
-		c.dom.signal(sig)
+	if c.ended {
+		return
+	}
+	select {
+	case c.signals <- sig:
+	default: // as if it were pending already
 	}
 }
 
+// hint says whether the command runs and has not been told h.
+func (c *runningCommand) hint(h wire.Hint) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dom == nil || c.ended || c.hints[h] {
+		return false
+	}
+	c.hints[h] = true
+	return true
+}
+
 // close ends the server: no new connection, no command left.
-func (sv *server) close() {
+func (sv *server) close() error {
 	sv.refuse()
 	sv.mu.Lock()
 	for _, c := range sv.running {
@@ -493,22 +578,37 @@ func (sv *server) close() {
 	}
 	sv.mu.Unlock()
 	_ = unix.Shutdown(int(sv.listen.Fd()), unix.SHUT_RDWR)
-	sv.busy.Wait()
-	sv.listen.Close()
+	defer sv.listen.Close()
+	ended := make(chan struct{})
+	go func() {
+		sv.busy.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(closeTime):
+		// A process that cannot be killed sits in the kernel, say in a file system that does not answer.
+		return fmt.Errorf("bash-server: commands did not end within %s of being killed", closeTime)
+	}
 	if sv.netns != nil {
 		sv.netns.Close()
 	}
+	return nil
 }
 
 // hint tells bashd what something that was just refused in a view means. Which command it was is not known: it goes to
-// all that run, and bashd shows it to those that fail.
+// all that run, to each once, and bashd shows it to those that fail.
 func (sv *server) hint(h wire.Hint) {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
-	if sv.bashd == nil {
+	now := time.Now()
+	if now.Sub(sv.hinted[h]) < hintPause {
 		return
 	}
-	for id := range sv.running {
-		_ = sv.bashd.Send(wire.Record{Type: wire.RecHint, ID: id, A: uint64(h)})
+	sv.hinted[h] = now
+	for id, c := range sv.running {
+		if rc := sv.open[id]; rc != nil && c.hint(h) {
+			_ = rc.Send(wire.Record{Type: wire.RecHint, ID: id, A: uint64(h)}) // may be dropped
+		}
 	}
 }

@@ -13,7 +13,8 @@ import (
 // spawner starts every child of the supervisor from one thread that lives as long as the process. PDEATHSIG is tied to
 // the thread that forks, not to the process (prctl(2)): from any other thread the children would die with a goroutine.
 type spawner struct {
-	work chan func()
+	work    chan func()
+	helpers *cgroup // where helpers are born; nil: where we are
 }
 
 func newSpawner() *spawner {

@@ -2,35 +2,11 @@ package wire
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"sync"
-	"time"
 )
-
-// RecordConn is one end of the seqpacket socket between bashd and supervisor. Send may be called by many at once,
-// Recv by one.
-type RecordConn struct {
-	c        *net.UnixConn
-	mu       sync.Mutex
-	patience time.Duration
-}
-
-// patience is how long Send waits for a peer that does not read. Neither side may hold up the other for good: the
-// supervisor sends while it holds what its other duties need.
-const patience = 5 * time.Second
-
-// NewRecordConn takes the socket over; f is closed.
-func NewRecordConn(f *os.File) (*RecordConn, error) {
-	c, err := unixConn(f)
-	if err != nil {
-		return nil, fmt.Errorf("control socket: %w", err)
-	}
-	return &RecordConn{c: c, patience: patience}, nil
-}
 
 func unixConn(f *os.File) (*net.UnixConn, error) {
 	defer f.Close()
@@ -45,50 +21,6 @@ func unixConn(f *os.File) (*net.UnixConn, error) {
 	}
 	return u, nil
 }
-
-// Send writes one record with its descriptors, which stay open here. When the peer does not read, the connection is
-// closed, and Recv fails.
-func (r *RecordConn) Send(rec Record, fds ...int) error {
-	low, high, ok := recordFDs(rec.Type)
-	if !ok || len(fds) < low || len(fds) > high {
-		panic(fmt.Sprintf("wire: record %d with %d descriptors made by ourselves", rec.Type, len(fds)))
-	}
-	b := rec.Encode()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	err := r.c.SetWriteDeadline(time.Now().Add(r.patience))
-	if err == nil {
-		err = SendRights(r.c, b[:], fds...)
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		r.c.Close()
-	}
-	return err
-}
-
-// Recv reads one record. The descriptors are close-on-exec and belong to the caller. io.EOF means that the other side
-// is gone; an error that wraps ErrProtocol that it must be dropped.
-func (r *RecordConn) Recv() (Record, []int, error) {
-	var b [RecordBytes + 1]byte // one more: a longer packet shows as a wrong size instead of being cut
-	n, fds, err := RecvRights(r.c, b[:], MaxRecordFDs)
-	if err != nil {
-		return Record{}, nil, err
-	}
-	rec, err := DecodeRecord(b[:n])
-	if err == nil {
-		if low, high, _ := recordFDs(rec.Type); len(fds) < low || len(fds) > high {
-			err = protocolError("record %d with %d descriptors", rec.Type, len(fds))
-		}
-	}
-	if err != nil {
-		CloseAll(fds)
-		return Record{}, nil, err
-	}
-	return rec, fds, nil
-}
-
-// Close closes the socket.
-func (r *RecordConn) Close() error { return r.c.Close() }
 
 // HelloFDs is how many descriptors come with Hello: 0, 1 and 2 of the client.
 const HelloFDs = 3

@@ -22,11 +22,11 @@ func pair(t *testing.T, kind int) (*os.File, *os.File) {
 func recordPair(t *testing.T) (*RecordConn, *RecordConn) {
 	t.Helper()
 	a, b := pair(t, unix.SOCK_SEQPACKET)
-	x, err := NewRecordConn(a)
+	x, err := NewRecordConn(a, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	y, err := NewRecordConn(b)
+	y, err := NewRecordConn(b, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

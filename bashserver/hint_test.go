@@ -1,0 +1,71 @@
+package bashserver
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sharness/sharness/bashserver/wire"
+)
+
+func TestHintsGoOnceToTheStderrOfACommandThatFails(t *testing.T) {
+	s := start(t, Config{}, inProcess, func(s *supervisor) { s.hint, s.hinted = wire.HintGit, 1000 })
+	for script, want := range map[string]string{
+		"sleep 0.1; exit 3":  "sharness: " + hints[wire.HintGit] + "\n",
+		"sleep 0.1; kill $$": "sharness: " + hints[wire.HintGit] + "\n",
+		"sleep 0.1":          "",
+	} {
+		if _, errs, _ := s.output("-c", script); errs != want {
+			t.Errorf("%s: got %q, want %q", script, errs, want)
+		}
+	}
+}
+
+func TestHintThatSaysWhatALimitSaysIsSaidOnce(t *testing.T) {
+	s := start(t, Config{}, inProcess, func(s *supervisor) { s.hint, s.hinted, s.limits = wire.HintMemory, 1, wire.LimitMemory })
+	if _, errs, _ := s.output("-c", "sleep 0.1; exit 1"); strings.Count(errs, hints[wire.HintMemory]) != 1 {
+		t.Errorf("got %q", errs)
+	}
+}
+
+// Agents take every status but 2 as a hook's leave to go on.
+func TestRoutedCommandThatFailsAtALimitExitsTwo(t *testing.T) {
+	s := start(t, Config{Routes: []string{"/bin/sh"}}, inProcess, func(s *supervisor) { s.limits = wire.LimitMemory })
+	for script, want := range map[string]int{"exit 137": 2, "exit 1": 2, "kill -9 $$": 2, "exit 0": 0} {
+		c := s.dial(t)
+		s.request(t, c, "/bin/sh", script, nullFDs(t)...)
+		f, err := wire.ReadFrame(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if kind, value, err := wire.DecodeExit(f); err != nil || kind != wire.KindStatus || int(value) != want {
+			t.Errorf("%s: got kind %d, %d, %v; want status %d", script, kind, value, err, want)
+		}
+	}
+	if _, _, ws := s.output("-c", "exit 137"); ws.ExitStatus() != 137 {
+		t.Errorf("not routed: got %v, want 137", ws)
+	}
+}
+
+// The supervisor may be busy with what this server told it: whoever waits for it must not be the one who reads from it.
+func TestServerReadsOnWhileTheSupervisorDoesNot(t *testing.T) {
+	hear := make(chan struct{})
+	s := start(t, Config{MaxConnsPerPeer: 1}, inProcess, func(s *supervisor) { s.hear = hear })
+	held := s.dial(t)
+	const n = 2000 // far more than the socket takes of RecDone
+	for range n {
+		c := s.dial(t)
+		if text := answer(t, c); !strings.Contains(text, "too many connections") {
+			t.Fatalf("got %q", text)
+		}
+		c.Close()
+	}
+	close(hear)
+	eventually(t, "every connection forgotten", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.done) == n })
+	held.Close()
+	eventually(t, "a place", func() bool {
+		c := s.dial(t)
+		s.whole(t, c, "exit 5", nullFDs(t)...)
+		f, err := wire.ReadFrame(c)
+		return err == nil && f.Type == wire.Exit && f.Payload[4] == 5
+	})
+}
