@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,9 +16,8 @@ import (
 	"github.com/sharness/sharness/manifest"
 )
 
-// learned runs an agent under learn and again, with what was learned, under enforce. Both have the same script, and each a
-// workspace, a state and a model of its own.
-func learned(t *testing.T, begin func() (*run, []string)) *run {
+// learn runs an agent under learn and returns what it made the policy.
+func learn(t *testing.T, begin func() (*run, []string)) (*run, *manifest.Manifest) {
 	t.Helper()
 	r, args := begin()
 	file, m := r.manifest()
@@ -36,12 +36,21 @@ func learned(t *testing.T, begin func() (*run, []string)) *run {
 	if got.Learned == nil || !got.Learned.Complete || got.Learned.Runs != 1 {
 		t.Fatalf("learned: %+v, want one whole run", got.Learned)
 	}
-	for _, e := range got.Exec {
-		if slices.Contains(got.Route, e.Path) {
-			t.Errorf("%s is pinned and routed", e.Path)
-		}
+	return r, got
+}
+
+// learned runs an agent under learn and again, with what was learned, under enforce. Both have the same script, and each a
+// workspace, a state and a model of its own.
+func learned(t *testing.T, begin func() (*run, []string)) *run {
+	t.Helper()
+	r, got := learn(t, begin)
+	// Another run of the same says the same.
+	_, second := learn(t, begin)
+	if !slices.Equal(got.Exec, second.Exec) || !slices.Equal(got.Libraries, second.Libraries) || !slices.Equal(got.Route, second.Route) {
+		t.Errorf("learned\n%s\nand the second time\n%s", manifest.Format(got), manifest.Format(second))
 	}
 	again, args := begin()
+	file := filepath.Join(again.base, "manifest.yaml")
 	again.adapt(file, got)
 	again.session([]string{"enforce", "-m", file}, got, args)
 	if again.exit != 0 {
