@@ -16,6 +16,9 @@ func Human(e *Event) string {
 	}
 	add(" %s", string(e.Type))
 	add(" [%s]", e.Door)
+	if e.Type == SessionStart {
+		add(" %s", e.Session)
+	}
 	if p := e.Process; p != nil {
 		name := p.Comm
 		if name == "" {

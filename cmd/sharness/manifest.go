@@ -63,7 +63,7 @@ func loadManifest(given string) (*manifest.Document, string, error) {
 	}
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", refuse("%s: there is no such manifest; make one: sharness manifest new -m %s -- CMD", file, pin.Quote(file))
+		return nil, "", refuse("%s: there is no such manifest; make one: sudo sharness manifest new -m %s -- CMD", file, pin.Quote(file))
 	}
 	if err != nil {
 		return nil, "", refuse("%w", err)

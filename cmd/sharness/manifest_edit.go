@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -82,11 +83,16 @@ func repin(m *manifest.Manifest, o pin.Options, file, arg string) error {
 	for i := range m.Exec {
 		if m.Exec[i].Path == real {
 			m.Exec[i].SHA256 = sum
-			return allowExec(m, o, real)
+			c, err := o.Resolve(real)
+			if err != nil {
+				return refuse("%w", err)
+			}
+			addClosure(m, c)
+			return nil
 		}
 	}
 	if !pinned {
-		return refuse("%s: not pinned; to allow it: sharness manifest allow -m %s --exec %s", real, pin.Quote(file), pin.Quote(real))
+		return refuse("%s: not pinned; to allow it: sudo sharness manifest allow -m %s --exec %s", real, pin.Quote(file), pin.Quote(real))
 	}
 	return nil
 }
@@ -99,13 +105,9 @@ func realPath(path string) (string, error) {
 	return filepath.EvalSymlinks(abs)
 }
 
-// allowExec adds a program and what it needs. Entries that are there keep their hashes: accepting another file than the
+// addClosure adds a program and what it needs. Entries that are there keep their hashes: accepting another file than the
 // one that was named is not what was asked for.
-func allowExec(m *manifest.Manifest, o pin.Options, cmd string) error {
-	c, err := o.Resolve(cmd)
-	if err != nil {
-		return refuse("%w", err)
-	}
+func addClosure(m *manifest.Manifest, c *pin.Closure) {
 	known := paths(m)
 	for _, e := range c.Exec {
 		library := func(f manifest.File) bool { return f.Path == e.Path }
@@ -123,12 +125,14 @@ func allowExec(m *manifest.Manifest, o pin.Options, cmd string) error {
 			m.Libraries = append(m.Libraries, f)
 		}
 	}
-	return nil
 }
 
 // allowFlags are the rights that manifest allow adds.
 type allowFlags struct {
-	exec, route, read, connect, env []string
+	exec, library, route, read, connect, env []string
+	workspace                                string
+
+	said []string // warnings about what was added
 }
 
 func newManifestAllowCmd() *cobra.Command {
@@ -149,11 +153,17 @@ func newManifestAllowCmd() *cobra.Command {
 			if err := f.apply(m, pin.Options{Path: userPath(path), Privileged: setid}); err != nil {
 				return err
 			}
+			for _, text := range append(f.said, f.warnings()...) {
+				fmt.Fprintf(cmd.OutOrStdout(), "warning: %s\n", text)
+			}
 			return saveManifest(cmd, d, file, m)
 		},
 	}
 	manifestFlag(cmd, &file)
 	cmd.Flags().StringArrayVar(&f.exec, "exec", nil, "program that may be started, and what it needs (`CMD`; all flags may be repeated)")
+	cmd.Flags().StringArrayVar(&f.library, "library", nil, "shared object `FILE` that a program loads once it runs, and what it needs")
+	cmd.Flags().StringVar(&f.workspace, "workspace", "", "what the agent itself may in the workspace: `read|write` (commands always write)")
+	completeWords(cmd, "workspace", func() []string { return []string{string(manifest.AccessRead), string(manifest.AccessWrite)} })
 	cmd.Flags().StringArrayVar(&f.route, "route", nil, "`PATH` that is the bash-server's client inside")
 	cmd.Flags().StringArrayVar(&f.read, "read", nil, "`FOLDER` that may be read")
 	cmd.Flags().StringArrayVar(&f.connect, "connect", nil, "`NAME:PORT` that may be reached")
@@ -164,13 +174,31 @@ func newManifestAllowCmd() *cobra.Command {
 }
 
 func (f *allowFlags) apply(m *manifest.Manifest, o pin.Options) error {
-	if len(f.exec)+len(f.route)+len(f.read)+len(f.connect)+len(f.env) == 0 {
-		return refuse("nothing was named to allow: give --exec, --route, --read, --connect or --env")
+	if len(f.exec)+len(f.library)+len(f.route)+len(f.read)+len(f.connect)+len(f.env)+len(f.workspace) == 0 {
+		return refuse("nothing was named to allow: give --exec, --library, --route, --read, --connect, --env or --workspace")
 	}
 	for _, cmd := range f.exec {
-		if err := allowExec(m, o, cmd); err != nil {
+		c, err := o.Resolve(cmd)
+		if err == nil {
+			err = o.Extensions(c)
+		}
+		if err != nil {
+			return refuse("%w", err)
+		}
+		f.said = append(f.said, c.Warnings...)
+		addClosure(m, c)
+	}
+	for _, file := range f.library {
+		if err := allowLibrary(m, o, file); err != nil {
 			return err
 		}
+	}
+	switch access := manifest.Access(f.workspace); access {
+	case "":
+	case manifest.AccessRead, manifest.AccessWrite:
+		m.Workspace.Orchestrator = access
+	default:
+		return refuse("--workspace %s: expected read or write", strconv.Quote(f.workspace))
 	}
 	m.Route = with(m.Route, f.route)
 	m.Read = with(m.Read, f.read)
@@ -190,6 +218,52 @@ func (f *allowFlags) apply(m *manifest.Manifest, o pin.Options) error {
 		}
 	}
 	return nil
+}
+
+// allowLibrary adds a shared object and what it needs beyond what the manifest's program has loaded by then.
+func allowLibrary(m *manifest.Manifest, o pin.Options, file string) error {
+	real, err := realPath(file)
+	if err != nil {
+		return refuse("%w", err)
+	}
+	var refused error
+	for _, e := range m.Exec {
+		if e.Role == manifest.RoleScript || e.Role == manifest.RoleLoader {
+			continue
+		}
+		files, err := o.Library(real, e.Path)
+		if err != nil {
+			refused = err
+			continue
+		}
+		known := paths(m)
+		for _, f := range files {
+			if !slices.Contains(known, f.Path) {
+				m.Libraries = append(m.Libraries, f)
+			}
+		}
+		return nil
+	}
+	if refused == nil {
+		return refuse("%s: the manifest has no program that could load it", real)
+	}
+	return refuse("%w", refused)
+}
+
+// warnings are about trees that give nothing, or far more than a person may have in mind.
+func (f *allowFlags) warnings() (texts []string) {
+	for _, tree := range f.read {
+		if _, err := os.Stat(tree); err != nil {
+			texts = append(texts, fmt.Sprintf("read %s: is not on this host; nothing is shown there", tree))
+		}
+		for _, home := range []string{"/home", "/root", userHome()} {
+			if home != "" && (pin.Below(tree, home) || pin.Below(home, tree)) {
+				texts = append(texts, fmt.Sprintf("read %s: the agent reads what lies in a home folder there, and may tell it: keys, tokens, histories", tree))
+				break
+			}
+		}
+	}
+	return texts
 }
 
 // with appends what is not there yet.

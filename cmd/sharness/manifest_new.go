@@ -63,9 +63,15 @@ func (f *newFlags) run(cmd *cobra.Command, args []string) error {
 	options := pin.Options{Path: userPath(f.path), Privileged: f.setid}
 	closure, err := resolveNative(options, args[0], profile.Native)
 	if errors.Is(err, pin.ErrNotFound) {
-		return &exitError{127, fmt.Errorf("%w; name the file: sharness manifest new -- \"$(command -v %s)\"", err, pin.Quote(args[0]))}
+		return &exitError{127, fmt.Errorf("%w; name the file: sudo sharness manifest new --profile %s -- \"$(command -v %s)\"", err, f.profile, pin.Quote(args[0]))}
+	}
+	if missing := new(fs.PathError); errors.As(err, &missing) && errors.Is(err, fs.ErrNotExist) && missing.Path == args[0] {
+		return &exitError{127, fmt.Errorf("command %s: %w", args[0], missing.Err)}
 	}
 	if err != nil {
+		return refuse("%w", err)
+	}
+	if err := options.Extensions(closure); err != nil {
 		return refuse("%w", err)
 	}
 	want := f.fill(profile, closure, args)
@@ -102,6 +108,9 @@ func (f *newFlags) run(cmd *cobra.Command, args []string) error {
 		if _, err := os.Stat(route); errors.Is(err, fs.ErrNotExist) {
 			fmt.Fprintf(out, "notice: route %s: not on this host; sessions that start after it is installed have the client there\n", route)
 		}
+	}
+	if want.Workspace.Orchestrator != manifest.AccessWrite {
+		fmt.Fprintf(out, "notice: the agent itself may only read the workspace, its commands write; to let it write: sudo sharness manifest allow -m %s --workspace write\n", pin.Quote(f.file))
 	}
 	next := "sudo sharness enforce"
 	if file != filepath.Join(manifestDir, filepath.Base(args[0])+".yaml") {
@@ -261,7 +270,7 @@ func (f *newFlags) write(file string, data []byte) error {
 }
 
 func taken(file string) error {
-	return refuse("%s is there already: change it with sharness manifest pin or allow, or replace it with --force", file)
+	return refuse("%s is there already: change it with sudo sharness manifest pin or allow, or replace it with --force", file)
 }
 
 // userPath is where commands are looked up: in the list given, else in PATH and then where the person who called sudo

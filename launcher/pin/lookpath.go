@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -70,5 +71,11 @@ func UserPath(path, home string) string {
 	if err != nil {
 		panic("pin: the pattern is wrong: " + err.Error())
 	}
-	return strings.Join(append(list, opt...), string(filepath.ListSeparator))
+	var once []string
+	for _, dir := range append(list, opt...) {
+		if !slices.Contains(once, dir) {
+			once = append(once, dir)
+		}
+	}
+	return strings.Join(once, string(filepath.ListSeparator))
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -71,9 +73,10 @@ func (v *verifier) add(path, accept, format string, args ...any) {
 	v.problems = append(v.problems, Problem{Path: path, Accept: accept, Text: fmt.Sprintf(format, args...)})
 }
 
-// accept is a command line that a person can paste.
-func (v *verifier) accept(verb, path string) string {
-	return fmt.Sprintf("sharness manifest %s -m %s %s", verb, Quote(v.o.File), Quote(path))
+// accept is a command line that a person can paste. A flag of the verb's own takes the path.
+func (v *verifier) accept(verb, path string, flag ...string) string {
+	words := append([]string{"sudo sharness manifest", verb, "-m", Quote(v.o.File)}, flag...)
+	return strings.Join(append(words, Quote(path)), " ")
 }
 
 // Quote writes s so that a shell reads it as one word.
@@ -128,7 +131,7 @@ func (v *verifier) command() {
 		return
 	}
 	if !slices.ContainsFunc(v.m.Exec, func(e manifest.Exec) bool { return e.Path == real }) {
-		v.add(v.m.Command[0], v.accept("allow --exec", v.m.Command[0]), "is %s now, which exec does not list", real)
+		v.add(v.m.Command[0], v.accept("allow", v.m.Command[0], "--exec"), "is %s now, which exec does not list", real)
 	}
 }
 
@@ -153,6 +156,8 @@ func (v *verifier) routes() {
 func (v *verifier) closure() {
 	missing := map[string]bool{}
 	warned := map[string]bool{}
+	followed := map[string]bool{}
+	defer func() { v.libraries(followed, missing) }()
 	for _, e := range v.m.Exec {
 		w := newWalk(Options{Path: v.o.Path, Privileged: v.o.Privileged})
 		if _, err := w.image(e.Path, e.Role, 0); err != nil {
@@ -167,6 +172,7 @@ func (v *verifier) closure() {
 				v.problems = append(v.problems, Problem{Path: path, Text: rest, Warning: true})
 			}
 		}
+		maps.Copy(followed, w.libraries)
 		need := slices.Sorted(func(yield func(string) bool) {
 			for path := range w.exec {
 				if !yield(path) {
@@ -183,6 +189,42 @@ func (v *verifier) closure() {
 			if !v.listed[path] && !missing[path] {
 				missing[path] = true
 				v.add(path, v.accept("pin", e.Path), "needed by %s and not pinned", e.Path)
+			}
+		}
+	}
+}
+
+// libraries follows those that no program lists, as the first program would load them: what a library needs is needed
+// all the same. One that finds its own only through another is a warning: who loads it, and after what, is not known.
+func (v *verifier) libraries(followed, missing map[string]bool) {
+	o := Options{Path: v.o.Path, Privileged: v.o.Privileged}
+	var p *started
+	for _, e := range v.m.Exec {
+		if e.Role == manifest.RoleScript || e.Role == manifest.RoleLoader {
+			continue
+		}
+		var err error
+		if p, err = o.started(e.Path); err == nil {
+			break
+		}
+	}
+	for _, f := range v.m.Libraries {
+		if p == nil || followed[f.Path] {
+			continue
+		}
+		if _, err := os.Lstat(f.Path); err != nil {
+			continue // said already
+		}
+		more, err := p.follow(f.Path)
+		if err != nil {
+			text := problem(f.Path, err)
+			text.Warning = true
+			v.problems = append(v.problems, text)
+		}
+		for _, path := range more {
+			if !v.listed[path] && !missing[path] {
+				missing[path] = true
+				v.add(path, v.accept("allow", f.Path, "--library"), "needed by %s and not pinned", f.Path)
 			}
 		}
 	}

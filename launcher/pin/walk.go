@@ -149,6 +149,9 @@ var multicall = []string{"busybox", "toybox", "coreutils", "sbase-box", "ubase-b
 
 var shells = []string{"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "tcsh", "csh"}
 
+// interpreters run whatever they are given, as shells do (exec-interp). A digit or a point may follow the name.
+var interpreters = []string{"python", "perl", "ruby", "node", "nodejs", "bun", "deno", "lua", "luajit", "php", "guile", "tclsh", "java", "Rscript"}
+
 func (w *walk) warn(asked, real string) {
 	for _, base := range []string{filepath.Base(real), filepath.Base(asked)} {
 		base = strings.TrimSuffix(base, ".static")
@@ -158,6 +161,10 @@ func (w *walk) warn(asked, real string) {
 		}
 		if slices.Contains(shells, base) {
 			w.warnings = append(w.warnings, fmt.Sprintf("%s is a shell: what runs in it does not go through the bash-server", real))
+			return
+		}
+		if slices.Contains(interpreters, strings.TrimRight(base, "0123456789.-")) {
+			w.warnings = append(w.warnings, fmt.Sprintf("%s is an interpreter, and pinning it pins its language: any program in it runs with the agent's own reach", real))
 			return
 		}
 	}
