@@ -68,7 +68,11 @@ func protected(root, out *os.File, cfg protect.Config) (*protect.Set, error) {
 	if cfg.Known != nil {
 		return protect.Decode(bytes.NewReader(cfg.Known))
 	}
-	set, err := protect.Discover(root, cfg.Options())
+	opts, err := cfg.Options()
+	if err != nil {
+		return nil, err
+	}
+	set, err := protect.Discover(root, opts)
 	if err != nil {
 		return nil, err
 	}

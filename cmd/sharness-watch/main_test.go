@@ -97,12 +97,15 @@ func folder(t *testing.T, path string) {
 // "" is beside the workspace.
 func start(t *testing.T, prepare, quarantineIn string) *session {
 	t.Helper()
+	s := prepared(t, prepare, quarantineIn)
+	s.watch(protect.Config{})
+	return s
+}
+
+func prepared(t *testing.T, prepare, quarantineIn string) *session {
+	t.Helper()
 	kerneltest.RequireRoot(t)
 	kerneltest.RequireLandlock(t, 3)
-	bin, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
 	if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
 		t.Fatal(err)
@@ -118,18 +121,29 @@ func start(t *testing.T, prepare, quarantineIn string) *session {
 	folder(t, s.root)
 	folder(t, s.kept)
 	s.sh(prepare)
+	return s
+}
 
+// watch starts the watcher. What cfg leaves open is as the supervisor gives it to the first one of a session.
+func (s *session) watch(cfg protect.Config) {
+	t := s.t
+	t.Helper()
+	bin, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
 	abi, err := confine.LandlockABI()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := os.CreateTemp(t.TempDir(), "config")
+	file, err := os.CreateTemp(t.TempDir(), "config")
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The filter of one instruction allows everything; which calls a helper may make is tested where filters are made.
 	allow := []byte{unix.BPF_RET | unix.BPF_K, 0, 0, 0, 0, 0, 0xff, 0x7f}
-	err = json.NewEncoder(cfg).Encode(protect.Config{Root: s.root, Started: time.Now(), LandlockABI: min(abi, confine.MaxLandlockABI), Seccomp: [][]byte{allow}})
+	cfg.Root, cfg.Started, cfg.LandlockABI, cfg.Seccomp = s.root, time.Now(), min(abi, confine.MaxLandlockABI), [][]byte{allow}
+	err = json.NewEncoder(file).Encode(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,7 +158,7 @@ func start(t *testing.T, prepare, quarantineIn string) *session {
 	cmd := userCommand("/", bin)
 	cmd.Env = nil
 	cmd.Stderr = os.Stderr
-	cmd.ExtraFiles = []*os.File{theirs, sink, cfg, root, setW, kept}
+	cmd.ExtraFiles = []*os.File{theirs, sink, file, root, setW, kept}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +186,6 @@ func start(t *testing.T, prepare, quarantineIn string) *session {
 		t.Fatal(err)
 	}
 	s.receive(protect.Ready)
-	return s
 }
 
 func (s *session) collect(f *os.File) {

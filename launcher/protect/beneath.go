@@ -34,10 +34,50 @@ func openat(root int, rel string, flags int, resolve uint64) (int, error) {
 
 // tree is the workspace as the user's own process sees it: the mount at root and none below it, because a view has
 // none of those either.
-type tree struct{ root int }
+type tree struct {
+	root int
+	// unlocked, if it is set, makes open give the owner of a directory that cannot be entered or listed the right to it,
+	// and is told of each: a mode that a command chose must not hide what lies there.
+	unlocked func(rel string)
+}
 
 func (t tree) open(rel string, flags int) (int, error) {
-	return openat(t.root, rel, flags, beneath|unix.RESOLVE_NO_XDEV)
+	fd, err := openat(t.root, rel, flags, beneath|unix.RESOLVE_NO_XDEV)
+	if err == unix.EACCES && t.unlocked != nil && t.unlock(rel, 0o500, t.unlocked) {
+		return openat(t.root, rel, flags, beneath|unix.RESOLVE_NO_XDEV)
+	}
+	return fd, err
+}
+
+// unlock adds the owner's rights that a directory lacks of bits, to the root, to each directory on the way to rel, and to
+// rel if it is one. It reports whether it changed any. One of somebody else's stays as it is: a view has no more rights
+// to it than the user.
+func (t tree) unlock(rel string, bits uint32, changed func(rel string)) (any bool) {
+	// The root by its descriptor: to look up "." in a directory takes the right to search it.
+	if done, err := ownerRights(t.root, bits); err != nil {
+		return false
+	} else if done {
+		any = true
+		changed("")
+	}
+	parts := strings.Split(rel, "/")
+	for i := 1; i <= len(parts) && rel != ""; i++ {
+		dir := strings.Join(parts[:i], "/")
+		fd, err := openat(t.root, dir, unix.O_PATH|unix.O_DIRECTORY, beneath|unix.RESOLVE_NO_XDEV)
+		if err != nil {
+			return any
+		}
+		done, err := ownerRights(fd, bits)
+		unix.Close(fd)
+		if err != nil {
+			return any
+		}
+		if done {
+			any = true
+			changed(dir)
+		}
+	}
+	return any
 }
 
 // lstat looks at rel without following a link in any component.
@@ -107,6 +147,12 @@ type dirent struct {
 // readDir lists an open directory, at most limit names; more is reported by the bool. os.ReadDir would look up unknown
 // types by path name, which is the one thing we never do here.
 func readDir(fd, limit int) (list []dirent, more bool, err error) {
+	return readDirOf(fd, limit, 0)
+}
+
+// readDirOf lists the names of one type (DT_DIR and so on; 0: of all). Others do not count for the limit, so that files
+// cannot crowd folders out.
+func readDirOf(fd, limit int, only byte) (list []dirent, more bool, err error) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := unix.Getdents(fd, buf)
@@ -124,7 +170,9 @@ func readDir(fd, limit int) (list []dirent, more bool, err error) {
 			}
 			name, _, _ := strings.Cut(string(b[19:reclen]), "\x00")
 			if name != "." && name != ".." && name != "" {
-				list = append(list, dirent{name, typeOf(fd, name, b[18])})
+				if typ := typeOf(fd, name, b[18]); only == 0 || typ == only {
+					list = append(list, dirent{name, typ})
+				}
 			}
 			b = b[reclen:]
 		}

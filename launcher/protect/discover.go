@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sharness/sharness/manifest"
+	"golang.org/x/sys/unix"
 )
 
 // Bounds of the search for repositories. A workspace beyond them is still protected at its root; the note says so.
@@ -23,6 +24,10 @@ type Options struct {
 	Home    string           // the user's home, for "~/" in git's configuration; may be empty
 	Protect manifest.Protect // ProtectNone leaves only Extra
 	Extra   []string         // more names, relative to the root
+
+	// Before is what earlier sessions found (Set.Repos). It is looked up by name, before the search and whatever that
+	// meets: a command can make a repository look like none, or hide it behind the search's bounds.
+	Before []Repo
 }
 
 // Discover lists what must be read-only in every view of the workspace behind root. It must run with the user's ids: it
@@ -32,13 +37,15 @@ func Discover(root *os.File, opts Options) (*Set, error) {
 		return nil, fmt.Errorf("protect: workspace path %q is not absolute and clean", opts.Root)
 	}
 	defer runtime.KeepAlive(root)
-	b := &builder{tree: tree{int(root.Fd())}, opts: opts, entries: map[string]Entry{}, absent: map[string]bool{},
-		gitDirs: map[string]bool{}, included: map[string]bool{}}
+	b := &builder{opts: opts, entries: map[string]Entry{}, absent: map[string]bool{}, gitDirs: map[string]bool{},
+		included: map[string]bool{}, listed: map[Repo]bool{}}
+	b.tree = tree{int(root.Fd()), func(dir string) { b.note("%+q could not be read by its owner: it was unlocked (u+rx)", dir) }}
 	if _, err := b.lstat(""); err != nil {
 		return nil, fmt.Errorf("protect: openat2 workspace: %w", err)
 	}
 	if opts.Protect != manifest.ProtectNone {
 		// Repositories first: holdsRepo has to know them when names are made read-only.
+		b.again()
 		b.search()
 		for _, n := range rootNames {
 			b.protect("", n.path)
@@ -50,22 +57,50 @@ func Discover(root *os.File, opts Options) (*Set, error) {
 		}
 		b.protect("", extra)
 	}
-	slices.SortFunc(b.repos, func(a, b Repo) int { return strings.Compare(a.Rel, b.Rel) })
+	if b.err != nil {
+		return nil, b.err
+	}
+	slices.SortFunc(b.repos, func(a, b Repo) int { return strings.Compare(a.Rel+"\x00"+a.GitDir, b.Rel+"\x00"+b.GitDir) })
 	s := &Set{Repos: b.repos, Notes: b.notes}
 	s.Existing, s.Absent = collect(b.entries, b.absent)
 	return s, s.check()
 }
 
-// search finds repositories, nearest first, so that a bound cuts off the deepest.
+// again protects what an earlier session protected. No file inside is asked whether it still is a repository: the agent
+// may have renamed each of them. What is gone from its place was removed outside, because a view cannot do it.
+func (b *builder) again() {
+	for _, r := range b.opts.Before {
+		if _, err := b.lstat(path.Join(r.Rel, ".git")); err == nil {
+			b.repository(r.Rel)
+		}
+		if r.Outside {
+			continue
+		}
+		if st, err := b.lstat(r.GitDir); err != nil || kindOf(st.Mode) != Dir {
+			b.note("%+q was the directory of a repository in an earlier session and is gone", r.GitDir)
+			continue
+		}
+		b.found(r)
+		b.gitDir(r.GitDir, r.Rel)
+	}
+}
+
+// search finds repositories, nearest first, so that a bound cuts off the deepest. Whether a folder is one is asked by
+// name, and only folders are listed: no number of files hides anything.
 func (b *builder) search() {
-	skip := func(name string) bool { return name == ".git" || name == "node_modules" }
-	cut := walk(b.tree, bounds{depth: maxDepth, dirs: maxDirs, skip: skip}, func(_ int, dir string, list []dirent) {
-		switch {
-		case isBare(list):
-			b.repos = append(b.repos, Repo{Rel: dir, GitDir: dir})
-			b.gitDir(dir, dir)
-		case has(list, ".git"):
-			b.repository(dir)
+	skip := func(_, name string) bool { return name == ".git" || name == "node_modules" }
+	limits := bounds{depth: maxDepth, dirs: maxDirs, names: maxPerDir, only: unix.DT_DIR, skip: skip}
+	cut := walk(b.tree, limits, []string{""}, func(l listing) {
+		if l.dir == "" && l.more {
+			b.refuse("the workspace holds more than %d folders at its top: repositories in the rest could not be protected; remove some", maxPerDir)
+		}
+		// Both: HEAD, objects and refs beside a .git are no reason to leave that alone.
+		if _, err := b.lstat(path.Join(l.dir, ".git")); err == nil {
+			b.repository(l.dir)
+		}
+		if b.isBare(l.dir) {
+			b.found(Repo{Rel: l.dir, GitDir: l.dir})
+			b.gitDir(l.dir, l.dir)
 		}
 	})
 	if cut {
@@ -73,9 +108,22 @@ func (b *builder) search() {
 	}
 }
 
+// found lists a repository once.
+func (b *builder) found(r Repo) {
+	if !b.listed[r] {
+		b.listed[r] = true
+		b.repos = append(b.repos, r)
+	}
+}
+
 // isBare recognises a git directory that is not called .git, as git itself does (is_git_directory in its setup.c).
-func isBare(list []dirent) bool {
-	return has(list, "HEAD") && has(list, "objects") && has(list, "refs")
+func (b *builder) isBare(dir string) bool {
+	for _, name := range []string{"HEAD", "objects", "refs"} {
+		if _, err := b.lstat(path.Join(dir, name)); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 func has(list []dirent, name string) bool {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxPerDir bounds how many names of one directory are looked at.
+// maxPerDir bounds how many folders, or links, of one directory are looked at.
 const maxPerDir = 20000
 
 // repository protects the repository whose top directory is top and which has a ".git" there, as a directory, a link to
@@ -21,17 +21,17 @@ func (b *builder) repository(top string) {
 		text, err := b.readFile(rel, 64<<10)
 		target, ok := strings.CutPrefix(string(text), "gitdir:")
 		if err != nil || !ok {
-			b.note("%q is not a directory and does not name one: not a repository", dotGit)
+			b.note("%+q is not a directory and does not name one: not a repository", dotGit)
 			return
 		}
 		rel, kind, where = b.follow(parent(rel), strings.TrimSpace(target))
 	}
 	if where != exists || kind != Dir {
-		b.note("%q: its git directory is outside the workspace: it is in no view, and git does not work there", dotGit)
-		b.repos = append(b.repos, Repo{Rel: top, Outside: true})
+		b.note("%+q: its git directory is outside the workspace: it is in no view, and git does not work there", dotGit)
+		b.found(Repo{Rel: top, Outside: true})
 		return
 	}
-	b.repos = append(b.repos, Repo{Rel: top, GitDir: rel})
+	b.found(Repo{Rel: top, GitDir: rel})
 	b.protect(top, ".gitmodules")
 	b.gitDir(rel, top)
 }
@@ -67,41 +67,53 @@ func (b *builder) gitDir(dir, top string) {
 			b.config(rel, top)
 		}
 	}
-	b.children(path.Join(dir, "worktrees"), 1)
-	b.children(path.Join(dir, "modules"), 4)
+	for _, d := range b.folders(path.Join(dir, "worktrees")) {
+		b.gitDir(d, b.worktreeOf(d))
+	}
+	b.modules(path.Join(dir, "modules"), 4)
 }
 
 func (b *builder) common(dir, target, top string) {
 	rel, kind, where := b.follow(dir, target)
 	if where != exists || kind != Dir {
-		b.note("%q: its common directory is outside the workspace: it is in no view, and git does not work there", dir)
+		b.note("%+q: its common directory is outside the workspace: it is in no view, and git does not work there", dir)
 		return
 	}
 	b.gitDir(rel, top)
 }
 
-// children protects the git directories of linked worktrees and of submodules, whose names may hold slashes.
-func (b *builder) children(dir string, depth int) {
-	fd, err := b.open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
-	if err != nil {
-		return
-	}
-	list, more, _ := readDir(fd, maxPerDir)
-	unix.Close(fd)
-	if more {
-		b.note("%q holds more than %d names: the rest is not protected", dir, maxPerDir)
-	}
-	for _, d := range list {
-		child := path.Join(dir, d.name)
-		if d.typ != unix.DT_DIR {
-			continue
+// modules protects the git directories of submodules, whose names may hold slashes. One file that git makes there is
+// enough: HEAD, objects and refs can be renamed by a command, config and hooks cannot in a session that protects them.
+func (b *builder) modules(dir string, depth int) {
+	for _, child := range b.folders(dir) {
+		isGitDir := false
+		for _, name := range []string{"config", "hooks", "HEAD", "objects", "refs", "commondir"} {
+			_, err := b.lstat(path.Join(child, name))
+			isGitDir = isGitDir || err == nil
 		}
-		if _, err := b.lstat(path.Join(child, "HEAD")); err == nil {
+		if isGitDir {
 			b.gitDir(child, b.worktreeOf(child))
 		} else if depth > 1 {
-			b.children(child, depth-1)
+			b.modules(child, depth-1)
 		}
 	}
+}
+
+// folders lists the directories in dir.
+func (b *builder) folders(dir string) (list []string) {
+	fd, err := b.open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(fd)
+	names, more, _ := readDirOf(fd, maxPerDir, unix.DT_DIR)
+	if more {
+		b.refuse("%+q holds more than %d folders: the rest could not be protected; remove some", dir, maxPerDir)
+	}
+	for _, d := range names {
+		list = append(list, path.Join(dir, d.name))
+	}
+	return list
 }
 
 // worktreeOf guesses the worktree of .git/modules/NAME: git puts a submodule's directory under its path by default. It
@@ -122,7 +134,7 @@ func (b *builder) config(rel, top string) {
 	b.included[rel] = true
 	text, err := b.readFile(rel, maxConfig)
 	if err != nil {
-		b.note("%q: %v: what it names is not protected", rel, err)
+		b.note("%+q: %v: what it names is not protected", rel, err)
 		return
 	}
 	c := readConfig(string(text))

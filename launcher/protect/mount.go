@@ -82,7 +82,7 @@ func attach(root int, m Mount) error {
 // this tree before anything is built on it. It follows nothing and reads nothing.
 func Verify(root int, s *Set) error {
 	for _, e := range s.Existing {
-		st, err := tree{root}.lstat(e.Rel)
+		st, err := tree{root: root}.lstat(e.Rel)
 		if err != nil {
 			return fmt.Errorf("protected path %q: %w", e.Rel, err)
 		}

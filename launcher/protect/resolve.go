@@ -18,6 +18,8 @@ type builder struct {
 	absent   map[string]bool
 	notes    []string
 	repos    []Repo
+	listed   map[Repo]bool   // repos
+	err      error           // why the start must be refused
 	gitDirs  map[string]bool // git directories already done
 	included map[string]bool // configuration files already read
 }
@@ -32,6 +34,13 @@ func (b *builder) note(format string, args ...any) {
 		b.notes = append(b.notes, text)
 	case len(b.notes) == MaxNotes-1:
 		b.notes = append(b.notes, "more notes were left out")
+	}
+}
+
+// refuse makes Discover fail. The first reason counts.
+func (b *builder) refuse(format string, args ...any) {
+	if b.err == nil {
+		b.err = fmt.Errorf("protect: "+format, args...)
 	}
 }
 
@@ -104,7 +113,7 @@ func (b *builder) follow(dir, name string) (rel string, kind Kind, where whereab
 			return tail, "", missing
 		}
 		if err != nil {
-			b.note("%q: %v: not protected", at, err)
+			b.note("%+q: %v: not protected", at, err)
 			return "", "", outside
 		}
 		switch k := kindOf(st.Mode); {
@@ -112,7 +121,7 @@ func (b *builder) follow(dir, name string) (rel string, kind Kind, where whereab
 			b.pin(at, Link)
 			target, err := b.readlink(at)
 			if links++; err != nil || links > 40 { // 40 is the kernel's own MAXSYMLINKS
-				b.note("%q: too many links: not protected", at)
+				b.note("%+q: too many links: not protected", at)
 				return "", "", outside
 			}
 			if path.IsAbs(target) {
@@ -129,8 +138,13 @@ func (b *builder) follow(dir, name string) (rel string, kind Kind, where whereab
 				b.pin(at, Dir)
 			}
 		case len(rest) > 0:
-			b.note("%q: a file where a directory was expected: what it should hold is not protected", at)
-			return "", "", outside
+			// Nothing is below a file; it is pinned, so that no command puts a folder in its place.
+			b.pin(at, k)
+			tail := path.Join(at, path.Join(rest...))
+			if !strings.HasPrefix(tail, at+"/") {
+				return "", "", outside
+			}
+			return tail, "", missing
 		default:
 			return at, k, exists
 		}
@@ -168,7 +182,7 @@ func (b *builder) protect(dir, name string) (rel string, ok bool) {
 		b.pinDir(b.deepest(parent(rel)))
 		return "", false
 	case rel == "" || b.holdsRepo(rel):
-		b.note("%q in %q is a directory that holds a repository: it is not made read-only", name, dir)
+		b.note("%+q in %+q is a directory that holds a repository: it is not made read-only", name, dir)
 		return "", false
 	}
 	b.pinDir(parent(rel))

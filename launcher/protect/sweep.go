@@ -14,29 +14,79 @@ import (
 const (
 	sweepDepth = 128
 	sweepDirs  = 200000
+	sweepNames = 200000 // of one folder
 	sweepTime  = 10 * time.Second
 )
 
 // sweep looks at everything once more, when no process of the session is left to race with: protected names, links in
 // git directories, and in the whole workspace what a session must not leave behind (set-id bits, FIFOs, sockets, device
-// nodes) and what the user should know of (repositories).
+// nodes) and what the user should know of (repositories). What failed while the session ran is tried again here, so only
+// failures from here on count.
 func (w *Watcher) sweep() {
+	w.failed = 0
 	w.everything()
 	w.q.settle(time.Now())
-	cut := walk(w.tree, bounds{depth: sweepDepth, dirs: sweepDirs, deadline: time.Now().Add(sweepTime)}, w.sweepDir)
-	if cut {
-		w.failed++
-		w.emit(event.Event{Type: event.LayerOpen, Door: doorSuid, Layer: Layer, Target: w.target(""),
-			Detail: fmt.Sprintf("the last look at the workspace met its bound (%d folders, %s): set-id bits, FIFOs, sockets and new repositories in the rest are not known",
-				sweepDirs, sweepTime)})
+	// Git directories first, with bounds of their own: nothing that fills the workspace keeps us from a link in them.
+	// Their objects come with the rest; git writes no file there whose name is known before.
+	objects := func(dir, name string) bool { return name == "objects" && w.gitDirs[dir] }
+	if walk(w.tree, w.bounds(objects), w.topGitDirs(), w.sweepDir) {
+		w.cut(doorLink, "", fmt.Sprintf("the last look at the git directories met its bound (%d folders, %d names of one, %s): links in the rest are not known",
+			sweepDirs, sweepNames, sweepTime))
 	}
+	if walk(w.tree, w.bounds(nil), []string{""}, w.sweepDir) {
+		w.cut(doorSuid, "", fmt.Sprintf("the last look at the workspace met its bound (%d folders, %d names of one, %s): set-id bits, FIFOs, sockets and new repositories in the rest are not known",
+			sweepDirs, sweepNames, sweepTime))
+	}
+	w.restoreMode()
 }
 
-func (w *Watcher) sweepDir(fd int, dir string, list []dirent) {
-	if has(list, ".git") || (isBare(list) && !strings.Contains("/"+dir+"/", "/.git/")) {
-		w.newRepo(dir, list)
+func (w *Watcher) bounds(skip func(dir, name string) bool) bounds {
+	return bounds{depth: sweepDepth, dirs: sweepDirs, names: sweepNames, deadline: time.Now().Add(sweepTime), skip: skip}
+}
+
+// cut says that a bound was met.
+func (w *Watcher) cut(door, dir, detail string) {
+	w.failed++
+	w.report(event.Event{Type: event.LayerOpen, Door: door, Layer: Layer, Target: w.target(dir), Detail: detail}, "bound "+door+dir)
+}
+
+// topGitDirs are the protected git directories that lie in no other but the workspace itself, which the second walk is for.
+func (w *Watcher) topGitDirs() (list []string) {
+	for dir := range w.gitDirs {
+		above := parent(dir)
+		for above != "" && !w.gitDirs[above] {
+			above = parent(above)
+		}
+		if dir != "" && above == "" {
+			list = append(list, dir)
+		}
 	}
-	for _, e := range list {
+	return list
+}
+
+// restoreMode gives the workspace the mode that it had before the session: a command can change it, and so did we.
+func (w *Watcher) restoreMode() {
+	var st unix.Stat_t
+	err := unix.Fstat(w.root, &st)
+	if err == nil && st.Mode == w.cfg.Mode {
+		return
+	}
+	ev := event.Event{Type: event.FileQuarantined, Door: doorConfig, Layer: Layer, Target: w.target(""),
+		Detail: fmt.Sprintf("the mode of the workspace was changed from %o to %o and is restored", w.cfg.Mode&0o7777, st.Mode&0o7777)}
+	if err == nil {
+		err = chmod(w.root, w.cfg.Mode)
+	}
+	if err != nil {
+		w.failed++
+		ev.Type, ev.Detail = event.LayerOpen, fmt.Sprintf("the mode of the workspace could not be restored to %o: %v", w.cfg.Mode&0o7777, err)
+	}
+	w.report(ev, "mode")
+}
+
+func (w *Watcher) sweepDir(l listing) {
+	fd, dir := l.fd, l.dir
+	w.newRepo(l)
+	for _, e := range l.list {
 		rel := path.Join(dir, e.name)
 		switch e.typ {
 		case unix.DT_REG:
@@ -59,13 +109,16 @@ func (w *Watcher) sweepDir(fd int, dir string, list []dirent) {
 
 // newRepo reports a repository that was not there at the start. One that Discover did not reach, because its search is
 // bounded, is older than the session.
-func (w *Watcher) newRepo(dir string, list []dirent) {
-	head := dir
-	if has(list, ".git") {
-		head = path.Join(dir, ".git")
+func (w *Watcher) newRepo(l listing) {
+	head := l.dir
+	switch {
+	case l.has(".git"):
+		head = path.Join(l.dir, ".git")
+	case !l.has("HEAD") || !l.has("objects") || !l.has("refs") || strings.Contains("/"+l.dir+"/", "/.git/"):
+		return
 	}
 	if st, err := w.lstat(head); err == nil && w.isNew(st) {
-		w.repository(dir, head)
+		w.repository(l.dir, head)
 	}
 }
 
@@ -89,7 +142,7 @@ func (w *Watcher) stripSetID(rel string) {
 	var st unix.Stat_t
 	err = unix.Fstat(fd, &st)
 	if err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
-		err = unix.Fchmodat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), st.Mode&0o1777, 0)
+		err = chmod(fd, st.Mode&0o1777)
 	}
 	ev := event.Event{Type: event.FileQuarantined, Door: doorSuid, Layer: Layer, Target: w.target(rel),
 		Detail: "set-id bits were removed from a file of the session"}

@@ -25,7 +25,8 @@ const (
 // take moves rel into the quarantine and reports it.
 func (w *Watcher) take(rel string, door string) {
 	label, err := w.remove(rel)
-	if err == unix.EACCES {
+	// Again, a few times: a loop that changes the mode may win one race.
+	for try := 0; err == unix.EACCES && try < 8; try++ {
 		w.unlock(path.Join(rel, "x")) // rel too: moving a directory writes its ".."
 		label, err = w.remove(rel)
 	}
@@ -112,12 +113,13 @@ func (w *Watcher) links(dir string) {
 	if err != nil {
 		return
 	}
-	list, _, _ := readDir(fd, maxPerDir)
-	unix.Close(fd)
+	defer unix.Close(fd)
+	list, more, _ := readDirOf(fd, maxPerDir, unix.DT_LNK)
 	for _, e := range list {
-		if e.typ == unix.DT_LNK {
-			w.takeLink(path.Join(dir, e.name))
-		}
+		w.takeLink(path.Join(dir, e.name))
+	}
+	if more {
+		w.cut(doorLink, dir, fmt.Sprintf("a git directory holds more than %d links: those in the rest are not known", maxPerDir))
 	}
 }
 
@@ -151,7 +153,11 @@ func (w *Watcher) configRefused(dir string) {
 	if _, ok := w.existing[path.Join(dir, "config")]; !ok {
 		return
 	}
-	_ = Record{Type: Hint, A: HintGitConfig}.Send(w.control) // EAGAIN: a hint less
+	// A loop that makes and removes the lock must not keep the supervisor busy.
+	if now := time.Now(); now.Sub(w.hinted[dir]) >= time.Second {
+		w.hinted[dir] = now
+		_ = Record{Type: Hint, A: HintGitConfig}.Send(w.control) // EAGAIN: a hint less
+	}
 	where := w.target(parent(dir)).Asked
 	w.report(event.Event{Type: event.FileDenied, Door: doorGit, Layer: Layer, Errno: "EBUSY", Syscall: "rename",
 		Target: w.target(path.Join(dir, "config")), Cause: "mount", CauseSource: "inferred",

@@ -112,21 +112,26 @@ func openDir(dir int, name string) (int, error) {
 		return -1, err
 	}
 	defer unix.Close(p)
-	if err := ownerRights(p); err != nil {
+	if _, err := ownerRights(p, 0o700); err != nil {
 		return -1, err
 	}
 	return openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, beneath)
 }
 
-// ownerRights adds u+rwx to an open (O_PATH) directory that lacks it. chmod by /proc/self/fd acts on the inode that is
-// open, whatever its name now is; fchmodat2 with AT_EMPTY_PATH would do, from Linux 6.6.
-func ownerRights(fd int) error {
+// ownerRights adds bits to the mode of an open (O_PATH) directory that lacks one of them.
+func ownerRights(fd int, bits uint32) (changed bool, err error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return err
+		return false, err
 	}
-	if st.Mode&0o700 == 0o700 {
-		return nil
+	if st.Mode&bits == bits {
+		return false, nil
 	}
-	return unix.Fchmodat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), st.Mode&0o7777|0o700, 0)
+	return true, chmod(fd, st.Mode|bits)
+}
+
+// chmod by /proc/self/fd acts on the inode that is open, whatever its name now is; fchmodat2 with AT_EMPTY_PATH would do,
+// from Linux 6.6. Landlock does not restrict it.
+func chmod(fd int, mode uint32) error {
+	return unix.Fchmodat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), mode&0o7777, 0)
 }

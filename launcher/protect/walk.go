@@ -9,17 +9,36 @@ import (
 
 // bounds keep a walk finite on a tree that somebody else may grow meanwhile.
 type bounds struct {
-	depth    int // levels below the root
+	depth    int // levels below the first
 	dirs     int
+	names    int       // of one directory
+	only     byte      // the type of names that are listed and count, 0: all
 	deadline time.Time // zero: none
-	skip     func(name string) bool
+	skip     func(dir, name string) bool
 }
 
-// walk lists directories breadth first, without following a link or entering a mount. visit gets the open directory. It
+// listing is a directory while it is visited. more: its names met the bound, so that what is not in the list may be there.
+type listing struct {
+	fd   int
+	dir  string
+	list []dirent
+	more bool
+}
+
+// has looks a name up in the directory itself where the list cannot say.
+func (l listing) has(name string) bool {
+	if has(l.list, name) {
+		return true
+	}
+	var st unix.Stat_t
+	return l.more && unix.Fstatat(l.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+}
+
+// walk lists directories breadth first, those of from and what is below, without following a link or entering a mount. It
 // reports whether a bound cut it short. A directory that cannot be opened is passed over: it is on another mount, gone
-// meanwhile, or one that no tool of the user enters either.
-func walk(t tree, b bounds, visit func(fd int, dir string, list []dirent)) (cut bool) {
-	level, seen := []string{""}, 0
+// meanwhile, or somebody else's, which no tool of the user enters either.
+func walk(t tree, b bounds, from []string, visit func(listing)) (cut bool) {
+	level, seen := from, 0
 	for d := 0; len(level) > 0; d++ {
 		if d > b.depth {
 			return true
@@ -33,12 +52,12 @@ func walk(t tree, b bounds, visit func(fd int, dir string, list []dirent)) (cut 
 			if err != nil {
 				continue
 			}
-			list, more, _ := readDir(fd, maxPerDir)
+			list, more, _ := readDirOf(fd, b.names, b.only)
 			cut = cut || more
-			visit(fd, dir, list)
+			visit(listing{fd, dir, list, more})
 			unix.Close(fd)
 			for _, e := range list {
-				if e.typ == unix.DT_DIR && (b.skip == nil || !b.skip(e.name)) {
+				if e.typ == unix.DT_DIR && (b.skip == nil || !b.skip(dir, e.name)) {
 					next = append(next, path.Join(dir, e.name))
 				}
 			}

@@ -1,6 +1,7 @@
 package protect
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,17 +23,21 @@ type Config struct {
 	Protect manifest.Protect `json:"protect,omitempty"`
 	Extra   []string         `json:"extra,omitempty"`
 	Started time.Time        `json:"started"` // what is older was there before the session
+	Mode    uint32           `json:"mode"`    // of the workspace then (st_mode), which the last sweep restores; 0: as it is now
 
 	// Known is what the first watcher of the session found (Set.Encode); nil for that one. A watcher that replaces a dead
 	// one must not look anew: what appeared meanwhile would be taken for the user's own.
 	Known json.RawMessage `json:"known,omitempty"`
+
+	// Before is the repositories that earlier sessions found (Set.Encode); nil: none.
+	Before json.RawMessage `json:"before,omitempty"`
 
 	LandlockABI int      `json:"landlock_abi"` // what the plan chose
 	Seccomp     [][]byte `json:"seccomp"`      // filter.Compile of a helper
 }
 
 // MaxConfigBytes bounds an encoded configuration.
-const MaxConfigBytes = 1<<20 + MaxSetBytes
+const MaxConfigBytes = 1<<20 + 2*MaxSetBytes
 
 // ReadConfig reads a configuration, strictly.
 func ReadConfig(r io.Reader) (Config, error) {
@@ -46,8 +51,17 @@ func ReadConfig(r io.Reader) (Config, error) {
 }
 
 // Options are what Discover needs of the configuration.
-func (c Config) Options() Options {
-	return Options{Root: c.Root, Home: c.Home, Protect: c.Protect, Extra: c.Extra}
+func (c Config) Options() (Options, error) {
+	opts := Options{Root: c.Root, Home: c.Home, Protect: c.Protect, Extra: c.Extra}
+	if c.Before == nil {
+		return opts, nil
+	}
+	before, err := Decode(bytes.NewReader(c.Before))
+	if err != nil {
+		return opts, fmt.Errorf("earlier sessions: %w", err)
+	}
+	opts.Before = before.Repos
+	return opts, nil
 }
 
 // Watcher takes protected names away that appear during a session. It is one thread that polls two descriptors.
@@ -68,17 +82,22 @@ type Watcher struct {
 	taken    uint64
 	created  uint64
 	failed   uint64
-	times    map[string]uint64 // how often a name was taken
-	missed   int               // directories that could not be watched
+	times    map[string]uint64    // how often a name was taken
+	hinted   map[string]time.Time // by git directory, the last hint to the supervisor
+	missed   int                  // directories that could not be watched
 }
 
 // NewWatcher prepares a watcher for a set that Discover just made. The descriptors stay the caller's; quarantine is an
 // empty directory of the user outside the workspace.
 func NewWatcher(root, quarantineDir, control *os.File, cfg Config, set *Set, emit func(event.Event)) *Watcher {
-	w := &Watcher{tree: tree{int(root.Fd())}, cfg: cfg, q: quarantine{fd: int(quarantineDir.Fd())}, control: control, emit: emit,
+	w := &Watcher{tree: tree{int(root.Fd()), func(string) {}}, cfg: cfg, q: quarantine{fd: int(quarantineDir.Fd())}, control: control, emit: emit,
 		held:   [2]*os.File{root, quarantineDir},
 		absent: map[string]bool{}, above: map[string]bool{"": true}, existing: map[string]int{}, gitDirs: map[string]bool{},
-		repos: map[string]bool{}, times: map[string]uint64{}}
+		repos: map[string]bool{}, times: map[string]uint64{}, hinted: map[string]time.Time{}}
+	var st unix.Stat_t
+	if cfg.Mode == 0 && unix.Fstat(w.root, &st) == nil {
+		w.cfg.Mode = st.Mode
+	}
 	if cfg.Known != nil {
 		w.q.resume(quarantineDir)
 	}
@@ -262,12 +281,9 @@ func (w *Watcher) check(rel string) {
 	for i := 1; i < len(parts); i++ {
 		on := strings.Join(parts[:i], "/")
 		st, err := w.lstat(on)
-		if err == unix.EACCES { // somebody locked a directory above: unlock it and look again
-			w.unlock(on)
-			st, err = w.lstat(on)
-		}
 		switch {
 		case err != nil:
+			w.notThere(on, err, w.door(rel))
 			return
 		case kindOf(st.Mode) == Link:
 			w.take(on, w.door(rel))
@@ -276,25 +292,26 @@ func (w *Watcher) check(rel string) {
 			return
 		}
 	}
-	_, err := w.lstat(rel)
-	if err == unix.EACCES {
-		w.unlock(rel)
-		_, err = w.lstat(rel)
+	if _, err := w.lstat(rel); err != nil {
+		w.notThere(rel, err, w.door(rel))
+		return
 	}
-	if err == nil {
-		w.take(rel, w.door(rel))
-	}
+	w.take(rel, w.door(rel))
 }
 
-// unlock gives the owner back the rights on the directories above rel.
-func (w *Watcher) unlock(rel string) {
-	parts := strings.Split(rel, "/")
-	for i := 1; i < len(parts); i++ {
-		fd, err := w.open(strings.Join(parts[:i], "/"), unix.O_PATH|unix.O_DIRECTORY)
-		if err != nil {
-			return
-		}
-		_ = ownerRights(fd) // the use that follows fails if this did
-		unix.Close(fd)
+// notThere tells a name that does not exist from one that could not be looked at, which may well be there.
+func (w *Watcher) notThere(rel string, err error, door string) {
+	switch err {
+	case unix.ENOENT, unix.ENOTDIR, unix.EXDEV: // EXDEV: another mount, which no view has
+		return
 	}
+	w.failed++
+	w.report(event.Event{Type: event.LayerOpen, Door: door, Layer: Layer, Target: w.target(rel),
+		Detail: fmt.Sprintf("it is not known whether a protected name is there: %v", err),
+		Hint:   &event.Hint{Person: "look at it before you use a tool in this folder"}}, "unknown "+rel)
+}
+
+// unlock gives the owner back the rights on the directories above rel, and the root.
+func (w *Watcher) unlock(rel string) {
+	w.tree.unlock(parent(rel), 0o700, func(string) {}) // the use that follows fails if this did
 }
