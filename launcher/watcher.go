@@ -15,6 +15,7 @@ import (
 	"github.com/sharness/sharness/event/sink"
 	"github.com/sharness/sharness/launcher/filter"
 	"github.com/sharness/sharness/launcher/protect"
+	"github.com/sharness/sharness/manifest"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,6 +37,9 @@ type watcher struct {
 	states  []string       // of the files behind set.Existing, to see what was replaced while nobody looked
 	dir     string         // of the quarantine
 	started time.Time
+	mode    uint32 // of the workspace when the session started
+	record  *record
+	before  []byte // what earlier sessions found, encoded
 	keeper  *keeper
 
 	mu  sync.Mutex
@@ -63,15 +67,47 @@ func startWatcher(sp *spawner, s *Session, events *sink.Sender, end *os.File, on
 	if err := errors.Join(os.Mkdir(w.dir, 0o700), os.Lchown(w.dir, s.User.UID, s.User.GID)); err != nil {
 		return nil, fmt.Errorf("quarantine: %w", err)
 	}
+	if err := w.remember(); err != nil {
+		w.stop()
+		return nil, err
+	}
 	var err error
 	if w.keeper, err = keep("sharness-watch", events, w.start, lost); err != nil {
 		w.stop()
 		return nil, err
 	}
+	// With protect: none nothing was looked for, so nothing is known that was not before.
+	if s.Manifest.Workspace.Protect != manifest.ProtectNone {
+		if err := w.record.write(w.set); err != nil {
+			w.stop()
+			return nil, err
+		}
+	}
 	for _, n := range w.set.Notes {
 		events.Send(event.Event{Type: event.LayerOpen, Door: "file-git", Layer: protect.Layer, Detail: n})
 	}
 	return w, nil
+}
+
+// remember reads what must be known of the workspace before anybody changes it.
+func (w *watcher) remember() error {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(w.s.Workspace.Fd()), &st); err != nil {
+		return fmt.Errorf("fstat workspace: %w", err)
+	}
+	w.mode = st.Mode
+	var err error
+	if w.record, err = openRecord(protectedRoot, w.s.Workspace); err != nil {
+		return err
+	}
+	set, err := w.record.read()
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	err = set.Encode(&b)
+	w.before = b.Bytes()
+	return err
 }
 
 // start starts one process and waits until it watches.
@@ -126,7 +162,7 @@ func (w *watcher) config() (protect.Config, error) {
 	}
 	m := w.s.Manifest
 	c := protect.Config{Root: w.s.Workspace.Name(), Home: w.s.User.Home, Protect: m.Workspace.Protect, Extra: m.Workspace.ProtectExtra,
-		Started: w.started, LandlockABI: w.s.helperLandlockABI(), Seccomp: progs}
+		Started: w.started, Mode: w.mode, Before: w.before, LandlockABI: w.s.helperLandlockABI(), Seccomp: progs}
 	if w.set == nil {
 		return c, nil
 	}
@@ -249,7 +285,7 @@ func (w *watcher) serve(p *watching) {
 			if errors.Is(err, io.EOF) {
 				err = errors.New("protected paths: sharness-watch ended early")
 			} else {
-				_ = unix.Kill(p.proc.pid, unix.SIGKILL) // it breaks the protocol; its keeper starts another
+				p.proc.signal(unix.SIGKILL) // it breaks the protocol; its keeper starts another
 			}
 			select {
 			case p.ready <- err:
