@@ -304,7 +304,7 @@ func (r *run) startServer(orchestrator bool) error {
 	if err != nil {
 		return err
 	}
-	go r.server.accept()
+	r.server.busy.Go(r.server.accept)
 	return nil
 }
 
@@ -327,15 +327,7 @@ func (r *run) startBashd(config bashserver.Config) (*helperProcess, error) {
 		return nil, err
 	}
 	r.server.serveBy(rc)
-	go func() {
-		// A bashd that breaks the protocol is ended; its keeper starts another, and cannot know why.
-		err := r.server.control(rc)
-		if errors.Is(err, errHungUp) && p.ends(time.Second) {
-			return
-		}
-		r.events.Send(event.Event{Type: event.LayerApplied, Layer: "sharness-bashd", Detail: fmt.Sprintf("sharness-bashd is killed: %v", err)})
-		p.signal(unix.SIGKILL)
-	}()
+	go r.server.attend(rc, p)
 	return p, nil
 }
 

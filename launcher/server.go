@@ -42,7 +42,7 @@ type server struct {
 	hinted  map[wire.Hint]time.Time // when each was sent last
 	probed  bool
 	closed  bool
-	busy    sync.WaitGroup
+	busy    sync.WaitGroup // the acceptor and the commands
 }
 
 // runningCommand is one command between RecStart and RecEnded.
@@ -237,6 +237,17 @@ func admitRoot(p peer) error {
 		return fmt.Errorf("uid %d is not root", p.Uid)
 	}
 	return nil
+}
+
+// attend serves one bashd to its end. One that breaks the protocol is killed; its keeper starts another, and cannot know
+// why.
+func (sv *server) attend(rc *wire.RecordConn, p *helperProcess) {
+	err := sv.control(rc)
+	if errors.Is(err, errHungUp) && p.ends(time.Second) {
+		return // its keeper says how
+	}
+	sv.events.Send(event.Event{Type: event.LayerApplied, Layer: "sharness-bashd", Detail: fmt.Sprintf("sharness-bashd is killed: %v", err)})
+	p.signal(unix.SIGKILL)
 }
 
 // errHungUp says that bashd closed its control socket: it is about to end, or ought to be.
