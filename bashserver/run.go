@@ -2,6 +2,7 @@ package bashserver
 
 import (
 	"os"
+	"runtime/debug"
 
 	"github.com/sharness/sharness/internal/confine"
 )
@@ -13,8 +14,13 @@ const (
 	ConfigFD  = 5 // memfd: JSON of Config
 )
 
+// heapGoal is where the collector begins to work harder than usual. Each of 64 commands may have 2 MiB captured, and
+// what they outgrew on the way is as much again; the supervisor bounds us with the other helpers (helperLimits).
+const heapGoal = 192 << 20
+
 // Run is bashd: it reads its config, gives up every privilege, and serves until the supervisor ends the session.
 func Run() error {
+	debug.SetMemoryLimit(heapGoal)
 	f := os.NewFile(ConfigFD, "config")
 	cfg, err := ReadConfig(f)
 	if err != nil {
