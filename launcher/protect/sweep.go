@@ -86,6 +86,7 @@ func (w *Watcher) restoreMode() {
 func (w *Watcher) sweepDir(l listing) {
 	fd, dir := l.fd, l.dir
 	w.newRepo(l)
+	w.disarm(l)
 	for _, e := range l.list {
 		rel := path.Join(dir, e.name)
 		switch e.typ {

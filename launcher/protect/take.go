@@ -24,12 +24,7 @@ const (
 
 // take moves rel into the quarantine and reports it.
 func (w *Watcher) take(rel string, door string) {
-	label, err := w.remove(rel)
-	// Again, a few times: a loop that changes the mode may win one race.
-	for try := 0; err == unix.EACCES && try < 8; try++ {
-		w.unlock(path.Join(rel, "x")) // rel too: moving a directory writes its ".."
-		label, err = w.remove(rel)
-	}
+	label, err := w.removeAnyhow(rel)
 	if err == unix.ENOENT {
 		return
 	}
@@ -57,6 +52,17 @@ func (w *Watcher) take(rel string, door string) {
 		key = door + " below " + first(rel)
 	}
 	w.report(ev, key)
+}
+
+// removeAnyhow removes rel although somebody locked it, or a directory above.
+func (w *Watcher) removeAnyhow(rel string) (label string, err error) {
+	label, err = w.remove(rel)
+	// Again, a few times: a loop that changes the mode may win one race.
+	for try := 0; err == unix.EACCES && try < 8; try++ {
+		w.unlock(path.Join(rel, "x")) // rel too: moving a directory writes its ".."
+		label, err = w.remove(rel)
+	}
+	return label, err
 }
 
 func (w *Watcher) remove(rel string) (string, error) {
@@ -128,7 +134,8 @@ func (w *Watcher) isNew(st unix.Stat_t) bool {
 	return !time.Unix(st.Ctim.Unix()).Before(w.cfg.Started.Add(-20 * time.Millisecond))
 }
 
-// repository reports a repository that appeared in dir. It is left alone: clone, init and submodule are a day's work.
+// repository reports a repository that appeared in dir. It stays: clone, init and submodule are a day's work. What could
+// start a program in it is taken at the end (disarm).
 func (w *Watcher) repository(dir, gitDir string) {
 	if _, err := w.lstat(gitDir); err != nil || w.repos[dir] || len(w.repos) > 1<<16 {
 		return
@@ -137,7 +144,7 @@ func (w *Watcher) repository(dir, gitDir string) {
 	w.created++
 	w.emit(event.Event{Type: event.RepoCreated, Door: doorGit, Layer: Layer, Target: w.target(gitDir),
 		Detail: "a repository was made during the session; its configuration and hooks are the agent's",
-		Hint:   &event.Hint{Person: "read its config and hooks before you use git there"}})
+		Hint:   &event.Hint{Person: "while the session runs, do not use git there, or around it; what starts programs is taken at its end"}})
 }
 
 // replaced is called when something changed at a protected name that existed. No view can do that: it was the user.

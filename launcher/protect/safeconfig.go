@@ -1,0 +1,79 @@
+package protect
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// safeKeys are the keys of a git configuration that start no program, read no other file and name none. "*" stands for a
+// subsection. A key that is missing here counts as one that does: git grows new ones.
+var safeKeys = map[string][]string{
+	"core": {"repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks", "worktree",
+		"autocrlf", "eol", "safecrlf", "sharedrepository", "sparsecheckout", "sparsecheckoutcone", "quotepath", "longpaths", "abbrev",
+		"compression", "untrackedcache", "preloadindex", "commitgraph", "multipackindex", "bigfilethreshold", "protecthfs", "protectntfs"},
+	"extensions": {"objectformat", "compatobjectformat", "partialclone", "preciousobjects", "refstorage", "relativeworktrees", "worktreeconfig", "noop"},
+	"remote.*":   {"url", "pushurl", "fetch", "push", "mirror", "tagopt", "prune", "prunetags", "promisor", "partialclonefilter", "skipfetchall", "gh-resolved"},
+	"branch.*":   {"remote", "pushremote", "merge", "rebase", "description", "vscode-merge-base", "gh-merge-base"},
+	"user":       {"name", "email"}, "author": {"name", "email"}, "committer": {"name", "email"},
+	"submodule": {"active", "recurse", "fetchjobs", "propagatebranches"}, "submodule.*": {"url", "active", "branch", "ignore", "shallow", "fetchrecursesubmodules"},
+	"init": {"defaultbranch"}, "pull": {"rebase", "ff"}, "push": {"default", "autosetupremote", "followtags"},
+	"fetch": {"prune", "prunetags", "parallel", "fsckobjects", "recursesubmodules"}, "merge": {"ff", "conflictstyle"}, "rebase": {"autosquash", "autostash"},
+	"gc": {"auto", "autodetach"}, "maintenance": {"auto", "strategy"}, "index": {"version", "threads"}, "feature": {"manyfiles"},
+	"commit": {"gpgsign"}, "tag": {"gpgsign"}, "rerere": {"enabled", "autoupdate"}, "status": {"showuntrackedfiles"},
+	"lfs": {"repositoryformatversion"}, "lfs.*": {"access", "locksverify"},
+}
+
+// safeLines are whole settings that start a program which is the user's own: git lfs install --local writes them.
+var safeLines = map[string][]string{
+	"filter.*": {"clean = git-lfs clean -- %f", "smudge = git-lfs smudge -- %f", "smudge = git-lfs smudge --skip -- %f",
+		"process = git-lfs filter-process", "process = git-lfs filter-process --skip", "required = true"},
+	"submodule.*": {"update = none", "update = checkout", "update = rebase", "update = merge"},
+}
+
+// What git itself writes, one thing on a line. Whatever else git would accept (a key after the bracket, continued lines,
+// escapes in a subsection) is not read but dropped, so that git and we cannot read a line differently.
+var (
+	sectionLine = regexp.MustCompile(`^\[([A-Za-z0-9-]+)( "[^"\\\]\[]*")?\]$`)
+	keyLine     = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*)[ \t]*(=.*)?$`)
+)
+
+// safeConfig returns the lines of a configuration that are safe, and the first that is not ("": none).
+func safeConfig(text string) (safe, found string) {
+	var b strings.Builder
+	section, sub := "", ""
+	for line := range strings.SplitSeq(text, "\n") {
+		bare := strings.Trim(line, " \t")
+		ok := false
+		switch m := sectionLine.FindStringSubmatch(bare); {
+		case bare == "", bare[0] == '#', bare[0] == ';':
+			ok = !strings.ContainsFunc(bare, control)
+		case m != nil:
+			section, sub = strings.ToLower(m[1]), ""
+			if m[2] != "" {
+				sub = ".*"
+			}
+			ok = !strings.ContainsFunc(bare, control)
+		default:
+			ok = safeLine(section+sub, bare)
+		}
+		if ok {
+			b.WriteString(line + "\n")
+		} else if found == "" {
+			name, _, _ := strings.Cut(bare, "=")
+			found = section + "." + strings.TrimSpace(name)
+		}
+	}
+	return b.String(), found
+}
+
+func safeLine(section, line string) bool {
+	m := keyLine.FindStringSubmatch(line)
+	// A backslash joins the next line, or hides a quote.
+	if m == nil || strings.Contains(line, `\`) || strings.ContainsFunc(line, control) {
+		return false
+	}
+	return slices.Contains(safeKeys[section], strings.ToLower(m[1])) || slices.Contains(safeLines[section], line)
+}
+
+func control(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f || r == '\ufeff' }

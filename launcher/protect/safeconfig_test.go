@@ -1,0 +1,75 @@
+package protect
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+func TestSafeConfigKeepsWhatGitWrites(t *testing.T) {
+	for name, text := range map[string]string{
+		"empty": "",
+		"init":  "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n",
+		"clone": "[remote \"origin\"]\n\turl = https://example.org/a b?c=%20#x\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n",
+		"lfs":   "[lfs]\n\trepositoryformatversion = 0\n[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n\tprocess = git-lfs filter-process\n",
+		"notes": "# a note\n; another\n\n[CORE]\nBARE\n",
+	} {
+		if safe, found := safeConfig(text); found != "" || strings.TrimSpace(safe) != strings.TrimSpace(text) {
+			t.Errorf("%s: %q was found, %q is left", name, found, safe)
+		}
+	}
+}
+
+func TestSafeConfigFindsPrograms(t *testing.T) {
+	for _, text := range []string{
+		"[core]\nfsmonitor = x", "[core]\nhooksPath = x", "[core]\nsshCommand = x", "[core]\npager = x", "[core]\neditor = x", "[core]\ngitProxy = x",
+		"[core]\nattributesFile = x", "[core]\naskPass = x", "[core]\nalternateRefsCommand = x", "[alias]\nst = !x", "[filter \"a\"]\nclean = x",
+		"[filter \"lfs\"]\nclean = git-lfs clean -- %f; x", "[diff]\nexternal = x", "[diff \"a\"]\ntextconv = x", "[diff \"a\"]\ncommand = x",
+		"[merge \"a\"]\ndriver = x", "[mergetool \"a\"]\ncmd = x", "[credential]\nhelper = x", "[credential \"u\"]\nhelper = x", "[include]\npath = x",
+		"[includeIf \"a\"]\npath = x", "[gpg]\nprogram = x", "[gpg \"ssh\"]\nprogram = x", "[sequence]\neditor = x", "[uploadpack]\npackObjectsHook = x",
+		"[remote \"a\"]\nuploadpack = x", "[remote \"a\"]\nreceivepack = x", "[remote \"a\"]\nvcs = x", "[submodule \"a\"]\nupdate = !x",
+		"[gc]\nrecentObjectsHook = x", "[interactive]\ndiffFilter = x", "[pager]\nstatus = x", "[protocol \"ext\"]\nallow = always", "[url \"ext::x\"]\ninsteadOf = y",
+		"[trailer \"a\"]\ncommand = x", "[browser \"a\"]\ncmd = x", "[instaweb]\nhttpd = x", "[sendemail]\nsmtpServer = x", "[lfs \"customtransfer.a\"]\npath = x",
+		"[core] fsmonitor = x", "[core]\r\nfsmonitor = x", "[core]\rfsmonitor=x", "\ufeff[core]\nfsmonitor = x", "[core]\nbare = a\\\nb", "[core\n]\nfsmonitor=x",
+		"[a \"]\n[core]\nfsmonitor = x\n\"]", "[core \"x\\\"]\"]\nbare=1", "[core]\nbare = \x00", "[core.x]\nbare = 1", "[unknown]\nkey = 1",
+	} {
+		if _, found := safeConfig(text); found == "" {
+			t.Errorf("%q counts as safe", text)
+		}
+	}
+}
+
+// What is left is safe to us, and git reads no other key in it than we do.
+func FuzzSafeConfig(f *testing.F) {
+	for _, text := range []string{"[core]\nfsmonitor = x\nbare = \"a\nb\"", "[remote \"a\"] url = x\n\turl = y # z\\\nfsmonitor = 1", "[branch \"\"]\nremote=\"", "[core]\n\tbare = 0\r[a]"} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		safe, _ := safeConfig(text)
+		if again, found := safeConfig(safe); found != "" || strings.TrimRight(again, "\n") != strings.TrimRight(safe, "\n") {
+			t.Fatalf("%q leaves %q, in which %q is found", text, safe, found)
+		}
+		name := t.TempDir() + "/config"
+		if err := os.WriteFile(name, []byte(safe), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		out, err := exec.Command("/usr/bin/git", "config", "-z", "--name-only", "--list", "-f", name).Output()
+		if err != nil {
+			return // git does not read it, and so obeys nothing in it
+		}
+		for key := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+			if key == "" {
+				continue
+			}
+			first, last := strings.Index(key, "."), strings.LastIndex(key, ".")
+			section := key[:first]
+			if last > first {
+				section += ".*"
+			}
+			if !safeLine(section, key[last+1:]+" = ") && safeLines[section] == nil {
+				t.Errorf("%q leaves %q, in which git reads %q", text, safe, key)
+			}
+		}
+	})
+}
