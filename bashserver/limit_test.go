@@ -147,6 +147,25 @@ func TestSecretSplitOverTwoWritesIsRedacted(t *testing.T) {
 	}
 }
 
+// Whoever reads the log must learn of each secret, not of one and a count.
+func TestRedactionsOfDifferentSecretsAreNoRepetitions(t *testing.T) {
+	s := start(t, Config{Secrets: []Secret{{"GH", "ghp_0123456789"}, {"NPM", "npm_0123456789"}}}, inProcess)
+	s.output("-c", "echo ghp_0123456789 npm_0123456789")
+	eventually(t, "events", func() bool { return slices.Contains(s.eventTypes(), event.CommandEnd) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := event.NewFolder(event.FoldOptions{})
+	var written []any
+	for _, e := range s.events {
+		if out := f.Add(&e, time.Now()); out != nil && out.Type == event.SecretRedacted {
+			written = append(written, out.Data["name"])
+		}
+	}
+	if !reflect.DeepEqual(written, []any{"GH", "NPM"}) {
+		t.Errorf("written at once: %v, want both", written)
+	}
+}
+
 func TestMoreCommandsThanAllowedAreRefused(t *testing.T) {
 	s := start(t, Config{MaxCommands: 2}, inProcess)
 	a, b := s.command("-c", "echo ready; read x"), s.command("-c", "echo ready; read x")

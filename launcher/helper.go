@@ -51,8 +51,10 @@ type helperProcess struct {
 	reaped bool // the number may mean another process
 }
 
-// helperLimits bound what the helpers of one session take of the host, all together: they work on what hostile
-// programs send. Docs of what they need are the tests: internal/sessiontest, TestHelpersFitTheirLimits.
+// helperLimits bound what the helpers of one session take of the host, all together: they work on what hostile programs
+// send. When memory ends, the kernel kills the largest, which is started again. What they need at most,
+// TestHelpersFitTheirLimits measures: about a quarter. Threads count as processes, and bashd may need one for each
+// descriptor of a client's that makes it wait.
 var helperLimits = cgroupLimits{pids: 1024, memory: 1 << 30}
 
 func (sp *spawner) startHelper(h helperSpec) (*helperProcess, error) {
