@@ -445,7 +445,7 @@ func (r *run) closeSinks() {
 func (r *run) close() error {
 	var errs []error
 	if r.server != nil {
-		errs = append(errs, r.server.close())
+		errs = append(errs, r.server.close(), r.server.retired.finish())
 	}
 	if r.bashd != nil {
 		r.bashd.stop()

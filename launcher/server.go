@@ -32,6 +32,8 @@ type server struct {
 
 	netns *os.File // of all commands, when the manifest says network: session
 
+	retired retired // groups of commands that have ended
+
 	mu      sync.Mutex
 	changed sync.Cond        // of bashd, open and closed; its lock is mu. Nothing that can wait for a process is done under mu
 	bashd   *wire.RecordConn // nil while it is being started again
@@ -437,6 +439,7 @@ func (sv *server) start(uid int, number uint64, files []*os.File, size uint64) (
 	if err != nil {
 		return nil, err
 	}
+	cg.retired = &sv.retired
 	dom, err := sv.startIn(cg, uid, files, size)
 	if err != nil {
 		return nil, errors.Join(err, cg.kill(), cg.delete())
