@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ const (
 	maxKeptBytes = 64 << 20
 	maxTree      = 4096 // entries of one directory that is copied or removed
 	maxTreeDepth = 64
+	maxTrim      = 1 << 20 // entries that are removed at the end
 )
 
 // errNotKept says that something was taken away and its content is gone.
@@ -67,8 +69,64 @@ func (q *quarantine) resume(dir *os.File) {
 		var n int
 		if _, err := fmt.Sscanf(name, "%d-", &n); err == nil {
 			q.n = max(q.n, n+1)
+			budget := maxTree
+			size, _ := sizeOf(q.fd, name, maxTreeDepth, &budget)
+			q.bytes += size
 		}
 	}
+}
+
+// fit counts what was moved in as label. What does not fit is removed again, as far as a moment allows: the watcher has
+// other names to take, and trim comes at the end.
+func (q *quarantine) fit(label string) error {
+	budget := maxTree
+	size, ok := sizeOf(q.fd, label, maxTreeDepth, &budget)
+	if ok && q.bytes+size <= maxKeptBytes {
+		q.bytes += size
+		return nil
+	}
+	budget = maxTree
+	_ = q.drop(label, &budget) // trim tries again, and says so
+	return errNotKept
+}
+
+func (q *quarantine) drop(label string, budget *int) error {
+	err := unix.Unlinkat(q.fd, label, 0)
+	if err == unix.EISDIR || err == unix.EPERM {
+		err = removeTree(q.fd, label, budget)
+	}
+	return err
+}
+
+// trim measures everything once more, when nothing of the session writes any more to what was moved here, and removes
+// what is too much. left is what could not be removed.
+func (q *quarantine) trim() (removed, left []string) {
+	fd, err := openat(q.fd, "", unix.O_RDONLY|unix.O_DIRECTORY, beneath)
+	if err != nil {
+		return nil, []string{"."}
+	}
+	list, more, err := readDir(fd, 4*maxKept)
+	unix.Close(fd)
+	if err != nil || more {
+		left = append(left, ".")
+	}
+	slices.SortFunc(list, func(a, b dirent) int { return strings.Compare(a.name, b.name) }) // the first come stay
+	q.bytes = 0
+	remove := maxTrim
+	for _, e := range list {
+		budget := maxTree
+		size, ok := sizeOf(q.fd, e.name, maxTreeDepth, &budget)
+		if ok && q.bytes+size <= maxKeptBytes {
+			q.bytes += size
+			continue
+		}
+		if err := q.drop(e.name, &remove); err != nil {
+			left = append(left, e.name)
+		} else {
+			removed = append(removed, e.name)
+		}
+	}
+	return removed, left
 }
 
 // take moves name out of the directory dir; what it is does not matter, and nothing is followed. label says how it is
@@ -91,6 +149,9 @@ func (q *quarantine) take(dir int, name, hint string) (label string, err error) 
 		err = unix.Renameat2(dir, name, q.fd, label, unix.RENAME_NOREPLACE)
 		if err == nil {
 			q.n++
+			if err := q.fit(label); err != nil {
+				return "", err
+			}
 			return label, nil
 		}
 		// EINVAL: a filesystem without RENAME_NOREPLACE. The copy below needs nothing of the kind.
@@ -135,7 +196,7 @@ func (q *quarantine) takeCopy(dir int, name, label string) error {
 			err = q.copyTree(dir, hidden, q.fd, label, 0, &budget)
 		}
 		budget = 4 * maxTree // what hostile hands add meanwhile included
-		if e := removeTree(dir, hidden, 0, &budget); e != nil {
+		if e := removeTree(dir, hidden, &budget); e != nil {
 			return fmt.Errorf("remove %s: %w", hidden, e)
 		}
 		return err

@@ -37,7 +37,23 @@ func (w *Watcher) sweep() {
 		w.cut(doorSuid, "", fmt.Sprintf("the last look at the workspace met its bound (%d folders, %d names of one, %s): set-id bits, FIFOs, sockets and new repositories in the rest are not known",
 			sweepDirs, sweepNames, sweepTime))
 	}
+	w.trim()
 	w.restoreMode()
+}
+
+// trim says what the quarantine was too small for after all.
+func (w *Watcher) trim() {
+	w.q.settle(time.Now())
+	removed, left := w.q.trim()
+	for _, label := range removed {
+		w.report(event.Event{Type: event.FileQuarantined, Door: doorConfig, Layer: Layer, Data: map[string]any{"kept": "", "removed": event.Escape(label)},
+			Detail: fmt.Sprintf("something that was taken away is not kept: the quarantine holds %d MiB and no more", maxKeptBytes>>20)}, "trim")
+	}
+	for _, label := range left {
+		w.failed++
+		w.report(event.Event{Type: event.LayerOpen, Door: doorConfig, Layer: Layer, Data: map[string]any{"kept": event.Escape(label)},
+			Detail: "the quarantine holds more than it should, and this could not be removed from it"}, "trim left")
+	}
 }
 
 func (w *Watcher) bounds(skip func(dir, name string) bool) bounds {

@@ -1,6 +1,7 @@
 package protect
 
 import (
+	"crypto/rand"
 	"fmt"
 	"io"
 	"os"
@@ -65,17 +66,33 @@ func (q *quarantine) copyTree(src int, name string, dst int, label string, depth
 	return nil
 }
 
-// removeTree removes the directory name of dir and what it holds, following nothing.
-func removeTree(dir int, name string, depth int, budget *int) error {
-	if depth > maxTreeDepth {
-		return fmt.Errorf("deeper than %d", maxTreeDepth)
+// removeTree removes the directory name of dir and what it holds, following nothing. What is deeper than our descriptors
+// reach is moved up and removed after.
+func removeTree(dir int, name string, budget *int) error {
+	rest := []string{name}
+	up := func(from int, name string) error {
+		hidden := ".sharness-taken-" + rand.Text()
+		rest = append(rest, hidden)
+		return unix.Renameat2(from, name, dir, hidden, unix.RENAME_NOREPLACE)
+	}
+	for ; len(rest) > 0; rest = rest[1:] {
+		if err := removeLevels(dir, rest[0], maxTreeDepth, budget, up); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func removeLevels(dir int, name string, levels int, budget *int, up func(from int, name string) error) error {
+	if levels == 0 {
+		return up(dir, name)
 	}
 	fd, err := openDir(dir, name)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	for range 4 { // hostile hands may add names between the list and rmdir
+	for { // until the budget ends: a list is one part of many names, and hostile hands may add some
 		// Removing while listing confuses some filesystems, so each pass lists first, from the start.
 		if _, err := unix.Seek(fd, 0, io.SeekStart); err != nil {
 			return err
@@ -89,7 +106,7 @@ func removeTree(dir int, name string, depth int, budget *int) error {
 				return fmt.Errorf("more than its bound of entries")
 			}
 			if e.typ == unix.DT_DIR {
-				err = removeTree(fd, e.name, depth+1, budget)
+				err = removeLevels(fd, e.name, levels-1, budget, up)
 			} else {
 				err = unix.Unlinkat(fd, e.name, 0)
 			}
@@ -101,8 +118,44 @@ func removeTree(dir int, name string, depth int, budget *int) error {
 		if err != unix.ENOTEMPTY {
 			return err
 		}
+		if *budget--; *budget < 0 {
+			return err
+		}
 	}
-	return unix.ENOTEMPTY
+}
+
+// sizeOf is what name and all below it take on the disk. ok: the whole of it was seen.
+func sizeOf(dir int, name string, levels int, budget *int) (bytes int64, ok bool) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return 0, err == unix.ENOENT
+	}
+	bytes = st.Blocks * 512
+	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return bytes, true
+	}
+	if levels == 0 {
+		return bytes, false
+	}
+	fd, err := openDir(dir, name)
+	if err != nil {
+		return bytes, false
+	}
+	defer unix.Close(fd)
+	list, more, err := readDir(fd, maxTree)
+	if err != nil || more {
+		return bytes, false
+	}
+	for _, e := range list {
+		if *budget--; *budget < 0 {
+			return bytes, false
+		}
+		n, ok := sizeOf(fd, e.name, levels-1, budget)
+		if bytes += n; !ok {
+			return bytes, false
+		}
+	}
+	return bytes, true
 }
 
 // openDir opens a directory for listing and change, and gives its owner the rights for that if somebody took them away.
