@@ -113,8 +113,9 @@ func startLearn(t *testing.T, name string) *learnRun {
 	dir := sessionRoot(t)
 	t.Cleanup(func() { forgetLearned(t, name) })
 	r := &learnRun{T: t, sharness: builtSharness(t), file: filepath.Join(dir, name+".yaml"), ws: filepath.Join(dir, "ws"), bin: filepath.Join(dir, "bin", "flood"),
-		log: filepath.Join(dir, "ws", "events")}
-	if err := errors.Join(os.Mkdir(filepath.Dir(r.bin), 0o755), os.Mkdir(r.ws, 0o755), os.Chown(r.ws, 4244, 4244), os.WriteFile(r.bin, []byte(floodScript), 0o755)); err != nil {
+		log: filepath.Join(dir, "out", "events")}
+	if err := errors.Join(os.Mkdir(filepath.Dir(r.bin), 0o755), os.Mkdir(r.ws, 0o755), os.Mkdir(filepath.Dir(r.log), 0o755),
+		os.Chown(r.ws, 4244, 4244), os.Chown(filepath.Dir(r.log), 4244, 4244), os.WriteFile(r.bin, []byte(floodScript), 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	r.cmd = exec.Command(r.sharness, "learn", "-m", r.file, "--workspace", r.ws, "--events", r.log, "--yes", "--", r.bin)
