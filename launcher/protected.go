@@ -68,13 +68,26 @@ func (r *record) read() (*protect.Set, error) {
 	return set, nil
 }
 
-// write replaces both files with what this session found, which holds all of read that is still there.
+// write replaces both files with what this session found, which holds all of read that is still there. The repository at
+// the top is found by its name in any case: where there is no other, nothing is kept.
 func (r *record) write(set *protect.Set) error {
+	var repos []protect.Repo
+	for _, repo := range set.Repos {
+		if repo != (protect.Repo{Rel: "", GitDir: ".git"}) {
+			repos = append(repos, repo)
+		}
+	}
 	var b bytes.Buffer
-	if err := (&protect.Set{Repos: set.Repos}).Encode(&b); err != nil {
+	if err := (&protect.Set{Repos: repos}).Encode(&b); err != nil {
 		return err
 	}
 	for _, name := range r.files {
+		if repos == nil {
+			if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("protected paths: forget: %w", err)
+			}
+			continue
+		}
 		tmp := name + ".new"
 		if err := os.WriteFile(tmp, b.Bytes(), 0o600); err != nil {
 			return fmt.Errorf("protected paths: keep for the next session: %w", err)

@@ -42,6 +42,12 @@ func TestRecordIsFoundAfterAMoveAndAfterACopy(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, want)
 		}
 	}
+	if err := open(filepath.Join(at, "ws")).write(&protect.Set{Repos: []protect.Repo{{Rel: "", GitDir: ".git"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := open(filepath.Join(at, "ws")).read(); err != nil || len(got.Repos) != 0 {
+		t.Errorf("only the repository at the top: got %+v, %v, want nothing kept", got, err)
+	}
 	if got, err := open(filepath.Join(at, "other")).read(); err != nil || len(got.Repos) != 0 {
 		t.Errorf("another folder: got %+v, %v", got, err)
 	}
