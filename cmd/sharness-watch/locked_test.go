@@ -92,6 +92,20 @@ func TestSideDoor_FileGit_LockedWorkspaceIsProtectedInTheNextSession(t *testing.
 	}
 }
 
+// A watch takes the right to read a folder, which a command may have taken from it.
+func TestWatchWatchesAFolderThatCannotBeRead(t *testing.T) {
+	s := start(t, `git init -q . && mkdir .claude && chmod 0300 .claude .git`, "")
+	s.sh(`echo > .claude/settings.json; ln -s x .git/MERGE_MSG`)
+	s.await("both to go", func() bool { return s.gone(".claude/settings.json") && s.gone(".git/MERGE_MSG") })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.events {
+		if e.Type == event.LayerOpen {
+			t.Errorf("open: %+v", e)
+		}
+	}
+}
+
 // What the supervisor kept of an earlier session reaches the search.
 func TestWatchProtectsWhatAnEarlierSessionFound(t *testing.T) {
 	s := prepared(t, `git init -q --bare store.git && mv store.git/HEAD store.git/H`, "")

@@ -208,7 +208,11 @@ func (w *Watcher) watch(dir string) {
 		return
 	}
 	defer unix.Close(fd)
-	if err := w.notify.add(fd, dir); err != nil {
+	err = w.notify.add(fd, dir)
+	if err == unix.EACCES && w.tree.unlock(dir, 0o500, w.unlocked) { // a watch takes the right to read
+		err = w.notify.add(fd, dir)
+	}
+	if err != nil {
 		if w.missed++; w.times["watch "+err.Error()] == 0 {
 			w.times["watch "+err.Error()]++
 			w.emit(event.Event{Type: event.LayerOpen, Door: doorConfig, Layer: Layer, Target: w.target(dir),
