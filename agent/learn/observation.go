@@ -32,7 +32,6 @@ type Losses struct {
 	Malformed uint64 `json:"malformed,omitempty"` // records that could not be read
 	Orphans   uint64 `json:"orphans,omitempty"`   // processes whose beginning was not seen
 	Full      uint64 `json:"full,omitempty"`      // images or processes beyond what is kept
-	Cut       uint64 `json:"cut,omitempty"`       // names that were longer than what is kept
 	Late      bool   `json:"late,omitempty"`      // the recorder began, or ended, in the middle of the run
 }
 
@@ -48,7 +47,6 @@ func (l Losses) Missing() []string {
 	add(l.Malformed, "records could not be read")
 	add(l.Orphans, "processes appeared whose beginning was not seen")
 	add(l.Full, "images or processes were more than can be kept")
-	add(l.Cut, "names were too long to be kept")
 	if l.Late {
 		all = append(all, "the recorder did not see the whole run")
 	}

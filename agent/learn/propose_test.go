@@ -163,7 +163,7 @@ func TestWhatLiesElsewhereIsShown(t *testing.T) {
 }
 
 func TestAnyLossMakesTheProposalIncomplete(t *testing.T) {
-	for name, l := range map[string]Losses{"lost": {Lost: 1}, "malformed": {Malformed: 1}, "orphans": {Orphans: 1}, "full": {Full: 1}, "cut": {Cut: 1}, "late": {Late: true}} {
+	for name, l := range map[string]Losses{"lost": {Lost: 1}, "malformed": {Malformed: 1}, "orphans": {Orphans: 1}, "full": {Full: 1}, "late": {Late: true}} {
 		p := propose(t, Input{Seen: &Observation{Losses: l}})
 		if p.Manifest.Learned.Complete || len(p.Missing) != 1 {
 			t.Errorf("%s: complete %v, missing %q", name, p.Manifest.Learned.Complete, p.Missing)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -89,16 +90,9 @@ func (f *learnFlags) run(args []string) error {
 		return asExit(err, l.file)
 	}
 	if unread != nil || seen == nil {
-		return &exitError{125, fmt.Errorf("nothing was learned: %w", cmpErr(unread, errors.New("the run ended before it was recorded")))}
+		return &exitError{125, fmt.Errorf("nothing was learned: %w", cmp.Or(unread, errors.New("the run ended before it was recorded")))}
 	}
 	return l.finish(seen, status)
-}
-
-func cmpErr(a, b error) error {
-	if a != nil {
-		return a
-	}
-	return b
 }
 
 // progress returns what shows how far it is, where that disturbs nobody: on a terminal that the agent does not draw on.
