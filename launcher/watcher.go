@@ -86,6 +86,10 @@ func startWatcher(sp *spawner, s *Session, events *sink.Sender, end *os.File, on
 	for _, n := range w.set.Notes {
 		events.Send(event.Event{Type: event.LayerOpen, Door: "file-git", Layer: protect.Layer, Detail: n})
 	}
+	for _, rel := range w.set.Sockets {
+		events.Send(event.Event{Type: event.LayerApplied, Door: "unix-path", Layer: protect.Layer,
+			Detail: event.Escape(rel) + ": a socket that lay in the workspace at the start: covered for the session, which can neither connect to it nor remove it"})
+	}
 	return w, nil
 }
 

@@ -46,7 +46,9 @@ func Discover(root *os.File, opts Options) (*Set, error) {
 	if opts.Protect != manifest.ProtectNone {
 		// Repositories first: holdsRepo has to know them when names are made read-only.
 		b.again()
-		b.search()
+	}
+	b.search(opts.Protect != manifest.ProtectNone)
+	if opts.Protect != manifest.ProtectNone {
 		for _, n := range rootNames {
 			b.protect("", n.path)
 		}
@@ -61,7 +63,7 @@ func Discover(root *os.File, opts Options) (*Set, error) {
 		return nil, b.err
 	}
 	slices.SortFunc(b.repos, func(a, b Repo) int { return strings.Compare(a.Rel+"\x00"+a.GitDir, b.Rel+"\x00"+b.GitDir) })
-	s := &Set{Repos: b.repos, Notes: b.notes}
+	s := &Set{Repos: b.repos, Sockets: b.sockets, Notes: b.notes}
 	s.Existing, s.Absent = collect(b.entries, b.absent)
 	return s, s.check()
 }
@@ -85,12 +87,16 @@ func (b *builder) again() {
 	}
 }
 
-// search finds repositories, nearest first, so that a bound cuts off the deepest. Whether a folder is one is asked by
+// search finds sockets, and repositories where these are to be protected, nearest first, so that a bound cuts off the deepest. Whether a folder is one is asked by
 // name, and only folders are listed: no number of files hides anything.
-func (b *builder) search() {
+func (b *builder) search(repositories bool) {
 	skip := func(_, name string) bool { return name == ".git" || name == "node_modules" }
 	limits := bounds{depth: maxDepth, dirs: maxDirs, names: maxPerDir, only: unix.DT_DIR, skip: skip}
 	cut := walk(b.tree, limits, []string{""}, func(l listing) {
+		b.socketsIn(l)
+		if !repositories {
+			return
+		}
 		if l.dir == "" && l.more {
 			b.refuse("the workspace holds more than %d folders at its top: repositories in the rest could not be protected; remove some", maxPerDir)
 		}
@@ -103,8 +109,35 @@ func (b *builder) search() {
 			b.gitDir(l.dir, l.dir)
 		}
 	})
-	if cut {
+	if cut && !repositories {
+		b.note("the search for sockets met its bound (%d folders, depth %d): deeper ones can be connected to", maxDirs, maxDepth)
+	}
+	if cut && repositories {
 		b.note("the search for repositories met its bound (%d folders, depth %d): deeper ones are not protected", maxDirs, maxDepth)
+	}
+}
+
+// socketsIn notes the sockets of one directory, and that of the file system monitor in the git directory beside them, which
+// is not entered. A socket that lies there at the start is some process's outside: what stands behind it obeys the user,
+// and may hand out descriptors that no layer of ours has seen.
+func (b *builder) socketsIn(l listing) {
+	var names []string
+	if _, err := unix.Seek(l.fd, 0, unix.SEEK_SET); err == nil {
+		list, _, _ := readDirOf(l.fd, MaxSockets, unix.DT_SOCK)
+		for _, e := range list {
+			names = append(names, e.name)
+		}
+	}
+	const monitor = ".git/fsmonitor--daemon.ipc"
+	if st, err := b.lstat(path.Join(l.dir, monitor)); err == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK {
+		names = append(names, monitor)
+	}
+	for _, name := range names {
+		if len(b.sockets) == MaxSockets {
+			b.refuse("the workspace holds more than %d sockets: no more can be closed to the session; remove what nothing listens on", MaxSockets)
+			return
+		}
+		b.sockets = append(b.sockets, path.Join(l.dir, name))
 	}
 }
 

@@ -14,12 +14,15 @@ type Mount struct {
 	Kind     Kind
 }
 
-// Mounts lists the self-binds of a set in the order in which they must be made. rootRel is put before every path; ""
+// Mounts lists the self-binds of a set, and the covers of its sockets, in the order in which they must be made. rootRel is put before every path; ""
 // leaves them relative to the workspace.
 func Mounts(s *Set, rootRel string) []Mount {
 	list := make([]Mount, 0, len(s.Existing))
 	for _, e := range s.Existing {
 		list = append(list, Mount{path.Join(rootRel, e.Rel), e.Mode == ReadOnly, e.Kind})
+	}
+	for _, rel := range s.Sockets { // upon the binds of the folders that they lie in
+		list = append(list, Mount{path.Join(rootRel, rel), false, Socket})
 	}
 	return list
 }
@@ -36,6 +39,9 @@ func Mounts(s *Set, rootRel string) []Mount {
 func Attach(root int, mounts []Mount) (missing []string, err error) {
 	for _, m := range mounts {
 		err := attach(root, m)
+		if err == unix.ENOENT && m.Kind == Socket {
+			continue // who listened there has ended
+		}
 		if err == unix.ENOENT {
 			missing = append(missing, m.Rel)
 			continue
@@ -58,6 +64,9 @@ func attach(root int, m Mount) error {
 	if err := unix.Fstat(at, &st); err != nil {
 		return err
 	}
+	if m.Kind == Socket {
+		return cover(at, st.Mode)
+	}
 	if got := kindOf(st.Mode); got != m.Kind {
 		return fmt.Errorf("it was a %s and is a %s", m.Kind, got)
 	}
@@ -73,6 +82,22 @@ func attach(root int, m Mount) error {
 		}
 	}
 	if err := unix.MoveMount(clone, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
+		return fmt.Errorf("move_mount: %w", err)
+	}
+	return nil
+}
+
+// cover puts the view's /dev/null over a socket. What is none any more needs no cover.
+func cover(at int, mode uint32) error {
+	if mode&unix.S_IFMT != unix.S_IFSOCK {
+		return nil
+	}
+	null, err := unix.OpenTree(unix.AT_FDCWD, "/dev/null", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
+	if err != nil {
+		return fmt.Errorf("open_tree /dev/null: %w", err)
+	}
+	defer unix.Close(null)
+	if err := unix.MoveMount(null, "", at, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH); err != nil {
 		return fmt.Errorf("move_mount: %w", err)
 	}
 	return nil

@@ -17,6 +17,7 @@ type builder struct {
 	entries  map[string]Entry
 	absent   map[string]bool
 	notes    []string
+	sockets  []string
 	repos    []Repo
 	listed   map[Repo]bool   // repos
 	err      error           // why the start must be refused

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -16,6 +17,7 @@ const (
 	MaxAbsent   = 8192
 	MaxRepos    = 1024
 	MaxNotes    = 64
+	MaxSockets  = 64
 	MaxSetBytes = 8 << 20
 )
 
@@ -37,6 +39,9 @@ const (
 	Dir  Kind = "dir"
 	File Kind = "file" // anything that is neither a directory nor a link
 	Link Kind = "link"
+
+	// Socket is no entry's. A Mount of it covers a socket with a device that nobody listens behind.
+	Socket Kind = "socket"
 )
 
 // Entry is one existing path, relative to the workspace.
@@ -55,11 +60,12 @@ type Repo struct {
 }
 
 // Set is what Discover found. Existing is ordered so that a parent comes before what lies below it; Absent are
-// protected names that do not exist. Notes are sentences for people, free of control characters.
+// protected names that do not exist. Sockets are those of processes outside, or left by some, at most MaxSockets. Notes are sentences for people, free of control characters.
 type Set struct {
 	Existing []Entry
 	Absent   []string
 	Repos    []Repo
+	Sockets  []string
 	Notes    []string
 }
 
@@ -80,6 +86,7 @@ type setJSON struct {
 	Existing []entryJSON `json:"existing"`
 	Absent   [][]byte    `json:"absent"`
 	Repos    []repoJSON  `json:"repos"`
+	Sockets  [][]byte    `json:"sockets"`
 	Notes    []string    `json:"notes"`
 }
 
@@ -94,6 +101,9 @@ func (s *Set) Encode(w io.Writer) error {
 	}
 	for _, r := range s.Repos {
 		j.Repos = append(j.Repos, repoJSON{[]byte(r.Rel), []byte(r.GitDir), r.Outside})
+	}
+	for _, rel := range s.Sockets {
+		j.Sockets = append(j.Sockets, []byte(rel))
 	}
 	j.Notes = s.Notes
 	return json.NewEncoder(w).Encode(j)
@@ -127,6 +137,9 @@ func Decode(r io.Reader) (*Set, error) {
 	for _, r := range j.Repos {
 		s.Repos = append(s.Repos, Repo{string(r.Rel), string(r.GitDir), r.Outside})
 	}
+	for _, rel := range j.Sockets {
+		s.Sockets = append(s.Sockets, string(rel))
+	}
 	return s, s.check()
 }
 
@@ -149,7 +162,10 @@ func (s *Set) check() error {
 			return fmt.Errorf("protected paths: %q: out of order", e.Rel)
 		}
 	}
-	for _, a := range s.Absent {
+	if len(s.Sockets) > MaxSockets {
+		return fmt.Errorf("protected paths: more than %d sockets", MaxSockets)
+	}
+	for _, a := range slices.Concat(s.Absent, s.Sockets) {
 		if err := checkRel(a); err != nil {
 			return err
 		}
