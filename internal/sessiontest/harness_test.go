@@ -41,7 +41,9 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "wait for the turn:", err)
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	turn.Close() // not before: the collector would close what nobody names any more
+	os.Exit(code)
 }
 
 // site is a workspace with what lies around it. base stays root's, so that a manifest may lie in it.
