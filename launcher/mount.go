@@ -58,8 +58,11 @@ func cloneAt(dir *os.File, rel string, c clone) (*os.File, error) {
 	return attribute(os.NewFile(uintptr(fd), dir.Name()+"/"+rel), c)
 }
 
+// attribute also takes the copy out of the peer group of what it was copied from. Where the host's mounts are shared, as
+// systemd makes them, every mount beneath the copy would appear on the host, and every later one of the host's in the
+// view, with none of its attributes (mount_namespaces(7)).
 func attribute(f *os.File, c clone) (*os.File, error) {
-	attr := unix.MountAttr{Attr_set: c.set, Attr_clr: c.clear}
+	attr := unix.MountAttr{Attr_set: c.set, Attr_clr: c.clear, Propagation: unix.MS_PRIVATE}
 	if c.userns != nil {
 		attr.Attr_set |= unix.MOUNT_ATTR_IDMAP
 		attr.Userns_fd = uint64(c.userns.Fd())
