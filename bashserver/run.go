@@ -35,11 +35,12 @@ func Run() error {
 	return Serve(os.NewFile(ControlFD, "control"), os.NewFile(EventsFD, "events"), cfg)
 }
 
-// confineSelf leaves no file and no port: all that bashd works on is handed to it.
+// confineSelf leaves no file and no port: all that bashd works on is handed to it. Landlock restricts TCP since ABI 4 and
+// has scopes since ABI 6; below, the filter has neither connect nor kill.
 func confineSelf(cfg Config) error {
 	return confine.Self(confine.Drop{
 		Keep:     []int{ControlFD, EventsFD},
-		Landlock: confine.Landlock{ABI: cfg.LandlockABI, FS: true, Net: true, Scoped: true},
+		Landlock: confine.Landlock{ABI: cfg.LandlockABI, FS: true, Net: cfg.LandlockABI >= 4, Scoped: cfg.LandlockABI >= 6},
 		Seccomp:  [][]byte{cfg.Seccomp},
 	})
 }

@@ -255,14 +255,15 @@ func (s *Session) commandChecks() []stage.Check {
 		{Door: "ptrace", Try: stage.TryPtrace},
 		{Door: "setid", Try: stage.TryCaps},
 		{Door: "file-config", Try: stage.TryWrite, Path: "/etc/hosts"},
-		{Door: "file-proc", Try: stage.TryWrite, Path: "/proc/sys/vm/memfd_noexec"},
+		{Door: "file-proc", Try: stage.TryWrite, Path: "/proc/sys/kernel/core_pattern"},
 		{Door: "file-proc", Try: stage.TryReadOnly, Path: "/proc/sys"},
 		{Door: "file-suid", Try: stage.TrySetID},
 		{Door: "file-fifo", Try: stage.TryFifo, Path: s.Workspace.Name()},
 		{Door: "net-udp", Try: stage.TryNetNS, Path: s.hostNet},
 	}...)
 	if s.Features.MemfdNoexec.State == host.Yes {
-		checks = append(checks, stage.Check{Door: "exec-memfd", Try: stage.TryMFDExec})
+		checks = append(checks, stage.Check{Door: "exec-memfd", Try: stage.TryMFDExec},
+			stage.Check{Door: "file-proc", Try: stage.TryWrite, Path: "/proc/sys/vm/memfd_noexec"})
 	}
 	if fi, err := os.Stat("/usr"); err == nil && fi.IsDir() {
 		checks = append(checks, stage.Check{Door: "file-meta", Try: stage.TryReadOnly, Path: "/usr"})
