@@ -17,7 +17,7 @@ STATIC   = sharness-init sharness-bashd sharness-relay sharness-agent sharness-w
 CLIENT   = -static -nostdlib -ffreestanding -fno-pie -no-pie -fno-stack-protector -fno-asynchronous-unwind-tables \
            -Os -Wall -Wextra -Werror -DVERSION='"$(VERSION)"' -Wl,--build-id=none -Wl,-z,noexecstack
 
-.PHONY: all deps generate build install test test-agents test-kernels race lint bench demo clean
+.PHONY: all deps generate build install uninstall test test-agents test-kernels race lint bench demo clean
 all: build
 
 deps:
@@ -52,6 +52,14 @@ install: build
 	bin/sharness completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/sharness
 	bin/sharness completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_sharness
 	bin/sharness completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/sharness.fish
+
+# What install put there. Manifests, agents' folders, logs and what was quarantined are yours: /etc/sharness,
+# /var/lib/sharness and /var/log/sharness stay.
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/sharness $(DESTDIR)$(PREFIX)/share/bash-completion/completions/sharness \
+	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_sharness $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/sharness.fish
+	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/sharness.1 $(DESTDIR)$(PREFIX)/share/man/man1/sharness-*.1
+	rm -rf $(DESTDIR)$(PREFIX)/libexec/sharness
 
 test: build
 	./.ci/test

@@ -25,7 +25,7 @@ var classes = map[Type]Class{
 	StartRefused: ClassCommand, CommandStart: ClassCommand, CommandEnd: ClassCommand, LimitHit: ClassCommand, SecretRedacted: ClassCommand,
 	ExecDenied: ClassExec, ExecRouted: ClassExec, MemfdDenied: ClassExec,
 	SignalDenied: ClassProcess, PtraceDenied: ClassProcess, NSDenied: ClassProcess, SyscallDenied: ClassProcess,
-	NetDenied:  ClassNet,
+	NetDenied: ClassNet, NetFailed: ClassNet,
 	FileDenied: ClassFile, RepoCreated: ClassFile, FileQuarantined: ClassFile,
 }
 

@@ -23,6 +23,7 @@ const (
 	SignalDenied     Type = "signal.denied"
 	PtraceDenied     Type = "ptrace.denied"
 	NetDenied        Type = "net.denied"
+	NetFailed        Type = "net.failed" // allowed, and did not come about: no denial
 	MemfdDenied      Type = "memfd.denied"
 	NSDenied         Type = "ns.denied"
 	SyscallDenied    Type = "syscall.denied"

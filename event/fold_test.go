@@ -175,7 +175,7 @@ func TestFoldKeyKeepsFieldsApart(t *testing.T) {
 }
 
 func TestEveryTypeHasAClass(t *testing.T) {
-	for _, typ := range []Type{ExecDenied, ExecRouted, SignalDenied, PtraceDenied, NetDenied, MemfdDenied, NSDenied, SyscallDenied,
+	for _, typ := range []Type{ExecDenied, ExecRouted, SignalDenied, PtraceDenied, NetDenied, NetFailed, MemfdDenied, NSDenied, SyscallDenied,
 		FileDenied, RepoCreated, CommandStart, CommandEnd, LimitHit, SecretRedacted, LayerOpen, LayerApplied, StartRefused,
 		FileQuarantined, IntegrityChanged, SessionStart, SessionEnd, EventsLost, Heartbeat} {
 		if !typ.Known() {

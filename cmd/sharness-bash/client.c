@@ -294,7 +294,8 @@ __attribute__((noreturn, used)) void start(long *stack)
 	for (; *p; p++)
 		for (const char *name = "SHARNESS_SOCKET=", *s = *p; *s == *name; s++)
 			if (*++name == 0) {
-				path = s + 1;
+				if (s[1]) /* empty is as good as unset */
+					path = s + 1;
 				break;
 			}
 	for (long *aux = (long *)(p + 1); aux[0] != AT_NULL; aux += 2)

@@ -1,10 +1,13 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sharness/sharness/manifest"
 )
 
 func TestManPagesCoverEveryCommandAndItsFlags(t *testing.T) {
@@ -39,6 +42,68 @@ func TestRoffEscapesWhatWouldBeAMacro(t *testing.T) {
 	for in, want := range map[string]string{".so /etc/shadow": `\&.so /etc/shadow`, "'x": `\&'x`, `a\fB-b`: `a\efB\-b`} {
 		if got := roff(in); got != want {
 			t.Errorf("%q: got %q, want %q", in, got, want)
+		}
+	}
+}
+
+// TestManualNamesEveryKeyOfTheManifest holds the table of docs/manual.md against the schema, in both directions.
+func TestManualNamesEveryKeyOfTheManifest(t *testing.T) {
+	text, err := os.ReadFile("../../docs/manual.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(text), "\n| key | meaning | default |\n")
+	if !ok {
+		t.Fatal("no table of keys in the manual")
+	}
+	named := map[string]bool{}
+	for row := range strings.Lines(table) {
+		if !strings.HasPrefix(row, "|") {
+			break
+		}
+		// `sandbox.pids`, `memory`: what follows the first name in a cell is short for its siblings.
+		parent := ""
+		for i, word := range strings.Split(strings.Split(row, "|")[1], "`") {
+			if i%2 == 0 {
+				continue
+			}
+			if dot := strings.LastIndex(word, "."); dot >= 0 {
+				parent = word[:dot+1]
+			} else {
+				word = parent + word
+			}
+			named[word] = true
+		}
+	}
+	type schema struct{ Properties map[string]json.RawMessage }
+	var top schema
+	if err := json.Unmarshal(manifest.Schema(), &top); err != nil {
+		t.Fatal(err)
+	}
+	keys := map[string]bool{"version": true}
+	named["version"] = true // in the text above the table
+	for key, raw := range top.Properties {
+		var below schema
+		if err := json.Unmarshal(raw, &below); err != nil {
+			t.Fatal(err)
+		}
+		keys[key] = true
+		whole := named[key] // described with all that is in it
+		for sub := range below.Properties {
+			path := key + "." + sub
+			keys[path] = true
+			named[key] = named[key] || named[path]
+			named[path] = named[path] || whole
+		}
+	}
+	for key := range keys {
+		if !named[key] {
+			t.Errorf("%s: a key that the manual does not name", key)
+		}
+	}
+	for key := range named {
+		if !keys[key] && named[key] {
+			t.Errorf("%s: in the manual, and no key", key)
 		}
 	}
 }

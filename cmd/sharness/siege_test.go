@@ -43,8 +43,17 @@ func newSiege(t *testing.T, build string, access manifest.Access) *siege {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(base) })
 	s := &siege{t: t, base: base, workspace: filepath.Join(base, "ws"), probe: helper(t, build), access: access}
+	t.Cleanup(func() {
+		os.RemoveAll(base)
+		kept, _ := filepath.Glob("/var/lib/sharness/quarantine/" + s.name() + "-*") // the pattern is well-formed
+		for _, dir := range kept {
+			os.RemoveAll(dir)
+		}
+		if err := forgetID(s.name()); err != nil {
+			t.Error(err)
+		}
+	})
 	if err := os.Chmod(base, 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,7 @@ func (r *reporter) denied(i int, door, reason, asked string) {
 
 // upstream reports that an allowed endpoint could not be reached. It is not a denial: it has no door.
 func (r *reporter) upstream(i int, err error) {
-	ev := r.event(i, event.NetDenied)
+	ev := r.event(i, event.NetFailed)
 	ev.Errno, ev.Syscall, ev.Cause, ev.CauseSource = errnoName(err), "connect", "upstream", "observed"
 	ev.Detail, _ = printable(err.Error())
 	r.send(kind{i, "upstream"}, ev)

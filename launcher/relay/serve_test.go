@@ -404,7 +404,7 @@ func TestUnreachableUpstreamIsAResetAndOneEvent(t *testing.T) {
 	}
 	var counts []uint64
 	for _, e := range r.events() {
-		if e.Cause == "upstream" {
+		if e.Type == event.NetFailed && e.Cause == "upstream" && e.Door == "" {
 			counts = append(counts, e.Count)
 		}
 	}
