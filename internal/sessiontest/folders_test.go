@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sharness/sharness/manifest"
 )
@@ -57,7 +58,7 @@ func TestWorkspaceIsOpenedWithTheCallersReach(t *testing.T) {
 	s.env = append(s.env, "SUDO_UID=4321", "SUDO_GID=4321")
 	x := s.sharness("enforce", "--", "bash", "-c", "echo in")
 	x.start()
-	_ = x.cmd.Wait()
+	x.wait(time.Minute)
 	if code := x.cmd.ProcessState.ExitCode(); code != 126 || !strings.Contains(x.stderr.String(), "permission denied") {
 		t.Errorf("exit %d, said %q; want 126 and permission denied", code, x.stderr)
 	}
