@@ -6,7 +6,7 @@
 // workspace and resolved beneath it without following a link that was not looked at. The supervisor reads their result
 // as bounded, validated data (Decode), and Attach opens each path again, beneath the root, and compares its kind.
 //
-// It promises nothing for a repository that is made during a session (it is reported), for a file that had a second
-// name when the session began, nor for what a person replaces from outside (it is reported). docs/protected-paths.md
-// says exactly what holds and which test shows it.
+// A repository that is made during a session is reported, and what would start programs in it is taken at the end; until
+// then nothing is promised for it. Nor is for a file that had a second name when the session began, nor for what a person
+// replaces from outside (it is reported). docs/protected-paths.md says exactly what holds and which test shows it.
 package protect
