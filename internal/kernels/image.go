@@ -142,29 +142,25 @@ func copyFile(from, to string) error {
 // needed are the drivers of the machine's disks and of its channel home; a kernel may have them built in.
 var needed = []string{"virtio_pci", "virtio_blk", "virtio_console"}
 
-// modules makes the disk with a kernel's modules, which it keeps, and returns the folder they lie in. Modules stay
-// compressed: the root has what loads them, as on a Debian machine.
-func (h *harness) modules(k kernel) (image, dir string, err error) {
-	dir = filepath.Join(k.dir, "lib/modules", k.release)
-	if _, err := os.Stat(dir); err != nil {
-		dir = filepath.Join(k.dir, "usr/lib/modules", k.release)
-	}
-	image = k.dir + ".modules.ext4"
+// modulesImage makes the disk with a kernel's modules, which it keeps. Modules stay compressed: the root has what loads
+// them, as on a Debian machine.
+func modulesImage(k kernel) (string, error) {
+	image := k.dir + ".modules.ext4"
 	if _, err := os.Stat(image); err == nil {
-		return image, dir, nil
+		return image, nil
 	}
-	if err := command("depmod", "-b", strings.TrimSuffix(dir, "/lib/modules/"+k.release), k.release); err != nil {
-		return "", "", err
+	if err := command("depmod", "-b", strings.TrimSuffix(k.modules, "/lib/modules/"+k.release), k.release); err != nil {
+		return "", err
 	}
-	if err := ext4(image+".new", filepath.Dir(dir), "256M"); err != nil {
-		return "", "", err
+	if err := ext4(image+".new", filepath.Dir(k.modules), "256M"); err != nil {
+		return "", err
 	}
-	return image, dir, os.Rename(image+".new", image)
+	return image, os.Rename(image+".new", image)
 }
 
 // initial makes the initial file system: process 1, the jobs, and the drivers with what these need.
-func (h *harness) initial(k kernel, dir string, im images) (string, error) {
-	dep, err := os.ReadFile(filepath.Join(dir, "modules.dep"))
+func (h *harness) initial(k kernel, im images) (string, error) {
+	dep, err := os.ReadFile(filepath.Join(k.modules, "modules.dep"))
 	if err != nil {
 		return "", err
 	}
@@ -177,7 +173,7 @@ func (h *harness) initial(k kernel, dir string, im images) (string, error) {
 	a.dir("dev")
 	a.dir("new")
 	for _, path := range order {
-		data, err := module(filepath.Join(dir, path))
+		data, err := module(filepath.Join(k.modules, path))
 		if err != nil {
 			return "", err
 		}

@@ -27,11 +27,11 @@ func accelerator() []string {
 
 // test boots one kernel, waits until the machine is off, and reads what it said.
 func (h *harness) test(k kernel, im images) (*report, error) {
-	mods, dir, err := h.modules(k)
+	mods, err := modulesImage(k)
 	if err != nil {
 		return nil, err
 	}
-	initrd, err := h.initial(k, dir, im)
+	initrd, err := h.initial(k, im)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (h *harness) test(k kernel, im images) (*report, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), h.limit)
 	defer cancel()
 	args := append(accelerator(), "-m", "1500", "-smp", "2", "-no-reboot", "-nodefaults", "-display", "none", "-nic", "none",
-		"-kernel", filepath.Join(k.dir, "boot", "vmlinuz-"+k.release), "-initrd", initrd,
+		"-kernel", k.image, "-initrd", initrd,
 		// A machine that panics ends instead of waiting.
 		"-append", "console=ttyS0 panic=-1 quiet loglevel=4 random.trust_cpu=on",
 		"-serial", "file:"+console,

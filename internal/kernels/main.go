@@ -46,8 +46,10 @@ type harness struct {
 // kernel is an unpacked package of Debian's.
 type kernel struct {
 	name    string // ours
-	dir     string
+	dir     string // of the package
 	release string // what uname says
+	image   string
+	modules string // folder
 }
 
 func (h *harness) main(args []string) error {
@@ -90,11 +92,24 @@ func (h *harness) main(args []string) error {
 	return summary(os.Stdout, reports, filepath.Join(h.cache, "results"))
 }
 
-// open finds the kernel and the release in the tree of a package.
+// open finds the kernel and its modules in the tree of a package. Since 7.2 Debian keeps both in one folder.
 func open(name, dir string) (kernel, error) {
-	found, err := filepath.Glob(filepath.Join(dir, "boot", "vmlinuz-*"))
-	if err != nil || len(found) != 1 {
-		return kernel{}, fmt.Errorf("%s: want one kernel in boot, found %d (%v)", dir, len(found), err)
+	k := kernel{name: name, dir: dir}
+	modules := append(glob(dir, "lib/modules/*"), glob(dir, "usr/lib/modules/*")...)
+	if len(modules) != 1 {
+		return k, fmt.Errorf("%s: want the modules of one kernel, found %q", dir, modules)
 	}
-	return kernel{name: name, dir: dir, release: strings.TrimPrefix(filepath.Base(found[0]), "vmlinuz-")}, nil
+	k.modules, k.release = modules[0], filepath.Base(modules[0])
+	images := append(glob(dir, "boot/vmlinuz-*"), glob(k.modules, "vmlinuz")...)
+	if len(images) != 1 {
+		return k, fmt.Errorf("%s: want one kernel, found %q", dir, images)
+	}
+	k.image = images[0]
+	return k, nil
+}
+
+// glob leaves out the one error there is, of a pattern that is none.
+func glob(dir, pattern string) []string {
+	found, _ := filepath.Glob(filepath.Join(dir, pattern))
+	return found
 }
