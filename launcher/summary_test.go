@@ -1,0 +1,36 @@
+package launcher
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/sharness/sharness/launcher/protect"
+	"github.com/sharness/sharness/manifest"
+)
+
+func TestSummaryNamesTheQuarantineOnlyWhenSomethingIsInIt(t *testing.T) {
+	w := &watcher{dir: t.TempDir()}
+	if got := w.summary(); len(got) != 0 {
+		t.Errorf("got %q of a quiet session", got)
+	}
+	if err := os.WriteFile(filepath.Join(w.dir, "1-.envrc"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.last = protect.Record{Type: protect.Swept, A: 1, B: 2}
+	want := []string{
+		"protected names were taken out of the workspace (1 in all): " + w.dir,
+		"repositories made during the session: 2; look at their hooks and configuration before git runs there",
+	}
+	if got := w.summary(); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestMissingTreesAreThoseThatAreNotThere(t *testing.T) {
+	m := &manifest.Manifest{Read: []string{"/usr", "/no/such/tree"}}
+	if got := MissingTrees(m); !slices.Equal(got, []string{"/no/such/tree"}) {
+		t.Errorf("got %q", got)
+	}
+}
