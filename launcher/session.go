@@ -334,6 +334,11 @@ func (s *Session) checkState() error {
 	if st == nil {
 		return nil
 	}
+	for _, own := range []string{quarantineRoot, "/var/lib/sharness/protected", "/var/lib/sharness/lib", runDir, logDir} {
+		if below(st.Path, own) || below(own, st.Path) {
+			return refusef("state %s: overlaps %s, which is sharness's own; give another with state.path", st.Path, own)
+		}
+	}
 	fi, err := os.Lstat(st.Path)
 	switch {
 	case errors.Is(err, os.ErrNotExist):

@@ -93,8 +93,11 @@ func (s *Session) outside(dir string) error {
 		own = append(own, s.Manifest.State.Path)
 	}
 	here, err := filepath.EvalSymlinks(dir)
-	if err != nil {
+	if errors.Is(err, os.ErrNotExist) {
 		return nil
+	}
+	if err != nil {
+		return err
 	}
 	for ; ; here = filepath.Dir(here) {
 		info, err := os.Lstat(here)

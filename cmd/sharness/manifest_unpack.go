@@ -19,7 +19,7 @@ import (
 const libraryDir = "/var/lib/sharness/lib"
 
 // ownNames are what sharness keeps beside the agents' folders.
-var ownNames = []string{"lib", "quarantine", "uids", "uids.lock"}
+var ownNames = []string{"lib", "protected", "quarantine", "uids", "uids.lock"}
 
 // unpack writes the libraries that the profile knows to lie in the program where the program will look for them, and
 // pins them in m. A library that is not there is a warning: another version of the program may do without.
