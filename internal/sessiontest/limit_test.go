@@ -88,7 +88,7 @@ func TestLimitsOfACommandHoldAndAreReported(t *testing.T) {
 			if left := commands(uid); len(left) > 0 {
 				t.Errorf("left of the command: %v", left)
 			}
-			if left := groups(t, id); slices.ContainsFunc(left, func(p string) bool { return strings.Contains(p, "command-") }) {
+			if _, left := commandGroups(t, id); len(left) > 0 {
 				t.Errorf("left of the command: %v", left)
 			}
 		})

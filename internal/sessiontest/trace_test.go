@@ -94,6 +94,22 @@ func groups(t testing.TB, id string) []string {
 	return found
 }
 
+// commandGroups are the groups of a session's commands, and those of them that have a process. An empty one stays for a
+// few seconds, so that its memory is given back first.
+func commandGroups(t testing.TB, id string) (all, busy []string) {
+	t.Helper()
+	for _, g := range groups(t, id) {
+		if !strings.Contains(g, "/command-") {
+			continue
+		}
+		all = append(all, g)
+		if members, err := os.ReadFile(filepath.Join(g, "cgroup.procs")); err == nil && len(members) > 0 {
+			busy = append(busy, g)
+		}
+	}
+	return all, busy
+}
+
 // mounts are those of the host's namespace that name the site.
 func (s *site) mounts() []string {
 	data, err := os.ReadFile("/proc/self/mountinfo")

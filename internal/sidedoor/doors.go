@@ -83,7 +83,7 @@ var doors = []Door{
 		Title: "read keys, shadow, homes, devices, kernel memory"},
 	{ID: "file-proc", Group: Files, Orchestrator: true, Layers: []Layer{UID, Mount, Landlock},
 		Title: "write sysctls, sysrq-trigger, core_pattern, binfmt_misc"},
-	{ID: "orch-bomb", Group: Files, Orchestrator: true, Layers: []Layer{Cgroup},
+	{ID: "orch-bomb", Group: Files, Orchestrator: true, Layers: []Layer{Cgroup, Seccomp}, All: true,
 		Title: "exhaust processes, memory, disk or descriptors"},
 	{ID: "cg-escape", Group: Files, Orchestrator: true, Layers: []Layer{UID, Mount, Landlock},
 		Title: "leave the own cgroup or raise its limits"},
@@ -106,7 +106,7 @@ var doors = []Door{
 
 	{ID: "cmd-reach", Group: Command, Layers: []Layer{PID, UID, Landlock, Net, Mount, Seccomp}, All: true,
 		Title: "a command reaches server, orchestrator, another command or the network"},
-	{ID: "cmd-bomb", Group: Command, Layers: []Layer{Cgroup, Server}, All: true,
+	{ID: "cmd-bomb", Group: Command, Layers: []Layer{Cgroup, Seccomp, Server}, All: true,
 		Title: "a command exhausts processes, memory, disk, output or time"},
 	{ID: "cmd-poison", Group: Command, Layers: []Layer{Mount, Server},
 		Title: "a command rewrites what later commands or the agent trust"},

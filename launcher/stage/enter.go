@@ -75,7 +75,10 @@ func enter(p *Plan) error {
 	if err := changeDir(cmd.Cwd, p.CwdBelow); err != nil {
 		return p.named("cwd", cmd.Cwd, err)
 	}
-	// A dumpable target again: exec resets it, as it resets signal handlers; ignored signals are inherited.
+	if err := resetSignals(); err != nil {
+		return err
+	}
+	// A dumpable target again: exec resets it, as it resets signal handlers.
 	return p.named("exec", cmd.Path, syscall.Exec(cmd.Path, cmd.Argv, cmd.Env))
 }
 
