@@ -2,6 +2,9 @@ module github.com/sharness/sharness
 
 go 1.26.0
 
+// Go's runtime would keep cpu.max of its cgroup open for good, in processes that close what they were born with.
+godebug containermaxprocs=0
+
 require (
 	github.com/cilium/ebpf v0.22.0 // indirect
 	github.com/containerd/cgroups/v3 v3.1.3 // indirect

@@ -35,9 +35,16 @@ func TestSideDoor(t *testing.T) {
 	}
 }
 
+// wantShut leaves out the one thing that resolve says stays open below Landlock ABI 6, which has the scope for it: a
+// signal to the domain's own pid 1, which is the parent of the orchestrator and has its id.
 func wantShut(t *testing.T, tries []attempt.Result) {
 	t.Helper()
+	unscoped := kerneltest.Running(t).Before(kerneltest.Kernel{Major: 6, Minor: 12})
 	for _, r := range tries {
+		if unscoped && r.Verdict == attempt.Open && (r.Door == "pid1" || r.ID == "sig/parent") {
+			t.Logf("open without a Landlock scope: %s", r.ID)
+			continue
+		}
 		switch r.Verdict {
 		case attempt.Open, attempt.Error:
 			t.Errorf("%s: %s %s %s", r.ID, r.Verdict, r.Errno, r.Detail)

@@ -110,6 +110,15 @@ func tryChild(input json.RawMessage) (any, error) {
 		return nil, err
 	}
 	runtime.LockOSThread()
+	// A bare PTRACE_TRACEME succeeds, and then any signal would stop this thread for ever: Go's runtime sends one to a
+	// thread that it takes to be slow.
+	var every unix.Sigset_t
+	for i := range every.Val {
+		every.Val[i] = ^every.Val[i]
+	}
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &every, nil); err != nil {
+		return nil, fmt.Errorf("block signals: %w", err)
+	}
 	results := make([]unix.Errno, len(in.Calls))
 	for i, c := range in.Calls {
 		var a [6]uintptr
