@@ -182,7 +182,12 @@ func forgetID(name string) error {
 			kept = append(kept, line...)
 		}
 	}
-	return os.WriteFile(idRegistry, kept, 0o600)
+	// Beside and renamed, as sharness does it: others read the file at any moment.
+	beside := fmt.Sprintf("%s.test-%d", idRegistry, os.Getpid())
+	if err := os.WriteFile(beside, kept, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(beside, idRegistry)
 }
 
 // pinnedManifest is a manifest by hand: the closure of the commands, the first being the command, and further keys.
