@@ -35,8 +35,10 @@ var jobs = []job{
 	{Name: "launcher-protect", Dir: "launcher/protect", Test: true},
 	{Name: "event-sink", Dir: "event/sink", Test: true},
 	{Name: "launcher", Dir: "launcher", Test: true, Cgo: true},
+	// Without those that measure how soon something happens.
 	{Name: "internal-sessiontest", Dir: "internal/sessiontest", Test: true,
-		Skip: "^(TestToolsOfADaysWork.*|TestServerHolds.*|TestFiftyCommands.*)$"},
+		Run: "^(TestLimitsOf.*|TestDaemonOf.*|TestClientThatGoes.*|TestNextStartRemoves.*|TestSessionEndsWithPidOne.*|TestSetgidFolder.*|" +
+			"TestFilesMove.*|TestFrozenFolder.*|TestWorkspaceIsOpened.*|TestEverythingASessionLeaves.*)$"},
 	{Name: "cmd-sharness", Dir: "cmd/sharness", Test: true, Cgo: true, Run: "^(TestSideDoor.*|TestMemfdInTheManifest.*|TestDoctor.*)$"},
 }
 
