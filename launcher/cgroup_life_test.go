@@ -55,8 +55,8 @@ func TestGroupSaysWhichLimitWasMet(t *testing.T) {
 		pids, memory bool
 	}{
 		{"exit 0", false, false},
-		{"for i in 1 2 3 4 5 6 7 8 9; do sleep 0.2 & done; wait", true, false},
-		{"head -c 200m /dev/zero | tail", true, true},
+		{"head -c 200m /dev/zero | tail", false, true},
+		{"for i in 1 2 3 4 5 6 7 8 9; do sleep 0.2 & done; wait", true, true},
 	} {
 		out, err := runIn(c, "/bin/sh", "-c", x.script)
 		if pids, memory := c.hits(); pids != x.pids || memory != x.memory {
