@@ -68,8 +68,8 @@ var deniedToBoth = []attempt{
 	{name: "fsmount", want: unix.EPERM, args: args(all)},
 	{name: "fspick", want: unix.EPERM, args: args(cwd, bad)},
 	{name: "mount_setattr", want: unix.EPERM, args: args(all, bad, all)},
-	{name: "statmount", want: unix.ENOSYS, args: args(bad)},
-	{name: "listmount", want: unix.ENOSYS, args: args(bad)},
+	{name: "statmount", want: unix.ENOSYS, args: args(bad), alike: true}, // both since 6.8
+	{name: "listmount", want: unix.ENOSYS, args: args(bad), alike: true},
 
 	// Kernel surface.
 	{name: "io_uring_setup", want: unix.ENOSYS, args: args(1, bad)},

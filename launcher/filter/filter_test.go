@@ -17,6 +17,10 @@ import (
 // testUID is an id of nobody, from the range that sharness takes for commands.
 const testUID = 1900190002
 
+// Children make their calls on the first thread. A bare PTRACE_TRACEME makes the parent a tracer too, and another thread
+// that is traced stays until its tracer has waited for it, and the whole process with it.
+func init() { runtime.LockOSThread() }
+
 func TestMain(m *testing.M) {
 	kerneltest.Main(m, map[string]kerneltest.Func{
 		"try":     tryChild,
