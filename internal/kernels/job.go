@@ -31,15 +31,15 @@ var jobs = []job{
 	{Name: "launcher-host", Dir: "launcher/host", Test: true},
 	{Name: "launcher-stage", Dir: "launcher/stage", Test: true},
 	{Name: "launcher-filter", Dir: "launcher/filter", Test: true, Cgo: true,
-		Skip: "^(TestHelperIsConfinedAndStillWorks|TestToolsWorkUnderTheCommandFilter|TestNodeWorks.*|TestGo.*)$"},
-	{Name: "launcher-protect", Dir: "launcher/protect", Test: true},
-	{Name: "event-sink", Dir: "event/sink", Test: true},
+		Skip: "^(TestHelperIsConfinedAndStillWorks|TestToolsWorkUnderTheCommandFilter|TestNodeWorks.*|TestInterpretersWork.*|TestGo.*)$"},
 	{Name: "launcher", Dir: "launcher", Test: true, Cgo: true},
 	// Without those that measure how soon something happens.
 	{Name: "internal-sessiontest", Dir: "internal/sessiontest", Test: true,
 		Run: "^(TestLimitsOf.*|TestDaemonOf.*|TestClientThatGoes.*|TestNextStartRemoves.*|TestSessionEndsWithPidOne.*|TestSetgidFolder.*|" +
 			"TestFilesMove.*|TestFrozenFolder.*|TestWorkspaceIsOpened.*|TestEverythingASessionLeaves.*)$"},
 	{Name: "cmd-sharness", Dir: "cmd/sharness", Test: true, Cgo: true, Run: "^(TestSideDoor.*|TestMemfdInTheManifest.*|TestDoctor.*)$"},
+	{Name: "launcher-protect", Dir: "launcher/protect", Test: true, Run: "^(TestSideDoor.*|TestReplacing.*)$"},
+	{Name: "event-sink", Dir: "event/sink", Test: true},
 }
 
 // record is one line of what the machine says: the start of a job, a line of its output, or its end.
