@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -62,6 +63,11 @@ func (sp *spawner) startHelper(h helperSpec) (*helperProcess, error) {
 	if err != nil {
 		return nil, err
 	}
+	program, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", path, err)
+	}
+	defer unix.Close(program)
 	data, err := json.Marshal(h.config)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: config: %w", h.name, err)
@@ -106,8 +112,14 @@ func (sp *spawner) startHelper(h helperSpec) (*helperProcess, error) {
 		if cgroupFD >= 0 {
 			attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, cgroupFD
 		}
-		var err error
-		p.pid, err = syscall.ForkExec(path, []string{h.name}, attr)
+		// By descriptor: the helper's ids may not reach the folder (a home has mode 0700). Its number is above all that
+		// ForkExec uses while it moves files to their places.
+		high, err := unix.FcntlInt(uintptr(program), unix.F_DUPFD_CLOEXEC, int(slices.Max(files))+2*len(files)+16)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(high)
+		p.pid, err = syscall.ForkExec(fmt.Sprintf("/proc/self/fd/%d", high), []string{h.name}, attr)
 		return err
 	})
 	if err != nil {

@@ -3,6 +3,8 @@ package confine
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,6 +29,10 @@ func Self(d Drop) error {
 }
 
 func self(d Drop) error {
+	// Started by descriptor, the process bears its number; tools that list processes should show the program's name.
+	if err := os.WriteFile("/proc/self/comm", []byte(filepath.Base(os.Args[0])), 0); err != nil {
+		return err
+	}
 	// Reads /proc, which the Landlock domain closes.
 	if err := CloseAbove(d.Keep...); err != nil {
 		return err
