@@ -19,20 +19,22 @@ type job struct {
 // source is where the machine finds the copy of this repository, with programs and tests built.
 const source = "/src"
 
-// jobs is everything that is run, in this order. Left out is what needs the go command inside, whole suites of tools, and
-// what measures; the emulated processor is ten to twenty times slower.
+// jobs is everything that is run, in this order. Left out is what needs the go command or node inside, whole suites of
+// tools, and what measures how soon something happens; the emulated processor is ten to twenty times slower.
 var jobs = []job{
 	{Name: "doctor", Argv: []string{"bin/sharness", "doctor", "--json"}},
 	{Name: "doctor-text", Argv: []string{"bin/sharness", "doctor"}},
 
-	{Name: "agent", Dir: "agent", Test: true},
+	{Name: "agent", Dir: "agent", Test: true, Skip: "^TestFloodAddsUpAndHidesNothing$"},
 	{Name: "internal-kerneltest", Dir: "internal/kerneltest", Test: true},
 	{Name: "internal-confine", Dir: "internal/confine", Test: true},
 	{Name: "launcher-host", Dir: "launcher/host", Test: true},
 	{Name: "launcher-stage", Dir: "launcher/stage", Test: true},
 	{Name: "launcher-filter", Dir: "launcher/filter", Test: true, Cgo: true,
 		Skip: "^(TestHelperIsConfinedAndStillWorks|TestToolsWorkUnderTheCommandFilter|TestNodeWorks.*|TestInterpretersWork.*|TestGo.*)$"},
-	{Name: "launcher", Dir: "launcher", Test: true, Cgo: true},
+	// The table of what each layer does alone holds for one kernel and one errata level. TCP takes as much as a twentieth
+	// of the memory, and the machine has little.
+	{Name: "launcher", Dir: "launcher", Test: true, Cgo: true, Skip: "^(TestEachLayerAlone.*|TestTCPBuffersAreBounded)$"},
 	// Without those that measure how soon something happens.
 	{Name: "internal-sessiontest", Dir: "internal/sessiontest", Test: true,
 		Run: "^(TestLimitsOf.*|TestDaemonOf.*|TestClientThatGoes.*|TestNextStartRemoves.*|TestSessionEndsWithPidOne.*|TestSetgidFolder.*|" +

@@ -98,9 +98,19 @@ var (
 
 // count reads the results of a test binary; subtests count, as they do for package testrun.
 func (o *outcome) count() {
-	for i, line := range o.lines {
+	said := map[string]*strings.Builder{}
+	current := ""
+	for _, line := range o.lines {
+		if name, ok := running(line); ok {
+			current = name
+			continue
+		}
 		m := resultLine.FindStringSubmatch(line)
 		if m == nil {
+			if said[current] == nil {
+				said[current] = &strings.Builder{}
+			}
+			fmt.Fprintln(said[current], line)
 			continue
 		}
 		switch m[2] {
@@ -110,12 +120,20 @@ func (o *outcome) count() {
 			o.failed++
 		case "SKIP":
 			o.skipped++
-			// The reason stands before the result, where the test was running.
-			if !oldKernel.MatchString(strings.Join(o.lines[max(0, i-3):i], "\n")) {
+			if b := said[m[3]]; b == nil || !oldKernel.MatchString(b.String()) {
 				o.unexplained = append(o.unexplained, m[3])
 			}
 		}
 	}
+}
+
+// running reads the line that says whose the next ones are.
+func running(line string) (test string, ok bool) {
+	f := strings.Fields(line)
+	if len(f) < 3 || f[0] != "===" {
+		return "", false
+	}
+	return f[2], true
 }
 
 func (o *outcome) bad() bool { return !o.ended || o.exit != 0 || len(o.unexplained) > 0 }
@@ -169,8 +187,8 @@ func (o *outcome) telling() []string {
 	var out []string
 	current := ""
 	for _, line := range o.lines {
-		if f := strings.Fields(line); len(f) >= 3 && f[0] == "===" {
-			current = f[2]
+		if name, ok := running(line); ok {
+			current = name
 			continue
 		}
 		if m := resultLine.FindStringSubmatch(line); m != nil {

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Results of subtests stand at the end of their test, far from what they said.
+const output = `=== RUN   TestA
+=== RUN   TestA/old
+    a_test.go:1: kernel 6.1 is older than Landlock ABI 6 (the kernel has 2, errno 0), which came with 6.12
+=== RUN   TestA/lazy
+    a_test.go:2: no time
+=== RUN   TestA/wrong
+    a_test.go:3: got 1, want 2
+--- FAIL: TestA (0.10s)
+    --- SKIP: TestA/old (0.00s)
+    --- SKIP: TestA/lazy (0.00s)
+    --- FAIL: TestA/wrong (0.00s)
+=== RUN   TestB
+    b_test.go:1: chatter
+--- PASS: TestB (0.00s)
+FAIL`
+
+func TestSkipsWithoutAnOldKernelAreFailures(t *testing.T) {
+	o := outcome{lines: strings.Split(output, "\n"), ended: true}
+	o.count()
+	if o.passed != 1 || o.failed != 2 || o.skipped != 2 {
+		t.Errorf("got %d passed, %d failed, %d skipped, want 1, 2, 2", o.passed, o.failed, o.skipped)
+	}
+	if want := []string{"TestA/lazy"}; !slices.Equal(o.unexplained, want) || !o.bad() {
+		t.Errorf("skipped without a reason: got %q, want %q", o.unexplained, want)
+	}
+}
+
+func TestFailedJobShowsWhatFailedTestsSaid(t *testing.T) {
+	o := outcome{lines: strings.Split(output, "\n"), ended: true, exit: 1}
+	said := strings.Join(o.telling(), "\n")
+	if !strings.Contains(said, "got 1, want 2") || !strings.Contains(said, "--- FAIL: TestA/wrong") || strings.Contains(said, "chatter") {
+		t.Errorf("got %q", said)
+	}
+}
+
+func TestModulesComeAfterWhatTheyNeed(t *testing.T) {
+	const dep = `kernel/drivers/virtio/virtio_pci.ko.xz: kernel/drivers/virtio/virtio.ko.xz kernel/drivers/virtio/virtio_ring.ko.xz
+kernel/drivers/virtio/virtio_ring.ko.xz: kernel/drivers/virtio/virtio.ko.xz
+kernel/drivers/virtio/virtio.ko.xz:
+kernel/net/other.ko.xz:
+`
+	got, err := closure(dep, []string{"virtio_pci", "built_in"})
+	want := []string{"kernel/drivers/virtio/virtio.ko.xz", "kernel/drivers/virtio/virtio_ring.ko.xz", "kernel/drivers/virtio/virtio_pci.ko.xz"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+}
