@@ -112,7 +112,11 @@ func (sp *spawner) startHelper(h helperSpec) (*helperProcess, error) {
 		if cgroupFD >= 0 {
 			attr.Sys.UseCgroupFD, attr.Sys.CgroupFD = true, cgroupFD
 		}
-		// By descriptor: the helper's ids may not reach the folder (a home has mode 0700). Its number is above all that
+		var err error
+		if p.pid, err = syscall.ForkExec(path, []string{h.name}, attr); err != unix.EACCES {
+			return err
+		}
+		// The helper's ids may not reach the folder (a home has mode 0700): by descriptor, whose number is above all that
 		// ForkExec uses while it moves files to their places.
 		high, err := unix.FcntlInt(uintptr(program), unix.F_DUPFD_CLOEXEC, int(slices.Max(files))+2*len(files)+16)
 		if err != nil {

@@ -69,7 +69,7 @@ func (h *harness) test(k kernel, im images) (*report, error) {
 	case err != nil:
 		r.broken = fmt.Sprintf("qemu: %v: %s", err, out)
 	case !r.complete(im.jobs):
-		r.broken = "the machine ended before its jobs did"
+		r.broken = fmt.Sprintf("the machine ended before its jobs did: %s", out)
 	}
 	if r.broken != "" {
 		text, err := os.ReadFile(console)
