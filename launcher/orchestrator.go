@@ -359,6 +359,9 @@ func (s *Session) landlockOf(l confine.Landlock) confine.Landlock {
 	l.ABI = s.Decision.Landlock.ABI
 	l.FS = true
 	l.Net = l.Net && s.Decision.Landlock.TCP
+	if !l.Net {
+		l.TCP = nil // below ABI 4 the network namespace alone bounds what is reached
+	}
 	l.Scoped = l.Scoped && s.Decision.Landlock.Scoped
 	return l
 }
