@@ -38,7 +38,8 @@ var jobs = []job{
 	// Without those that measure how soon something happens.
 	{Name: "internal-sessiontest", Dir: "internal/sessiontest", Test: true,
 		Run: "^(TestLimitsOf.*|TestDaemonOf.*|TestClientThatGoes.*|TestNextStartRemoves.*|TestSessionEndsWithPidOne.*|TestSetgidFolder.*|" +
-			"TestFilesMove.*|TestFrozenFolder.*|TestWorkspaceIsOpened.*|TestEverythingASessionLeaves.*)$"},
+			"TestFilesMove.*|TestFrozenFolder.*|TestWorkspaceIsOpened.*|TestEverythingASessionLeaves.*)$",
+		Skip: "^TestLimitsOfACommandHoldAndAreReported$/^(disk|output_and_error)$"},
 	{Name: "cmd-sharness", Dir: "cmd/sharness", Test: true, Cgo: true, Run: "^(TestSideDoor.*|TestMemfdInTheManifest.*|TestDoctor.*)$"},
 	{Name: "launcher-protect", Dir: "launcher/protect", Test: true, Run: "^(TestSideDoor.*|TestReplacing.*)$"},
 	{Name: "event-sink", Dir: "event/sink", Test: true},
