@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 
@@ -69,6 +70,9 @@ func (r *run) protectAgain(d *domain, i int) {
 		err := rebind(d.pid, r.s.Workspace.Name(), m)
 		if err == nil {
 			continue
+		}
+		if errors.Is(err, errNoView) {
+			return
 		}
 		select {
 		case <-d.reaped: // nobody is left to protect it from

@@ -387,6 +387,10 @@ func (w *watcher) stop() {
 	os.Remove(w.dir) // stays when something lies in it
 }
 
+// errNoView says that the pid 1 of a domain is ending. It has left its mount namespace before its parent can reap it
+// (do_exit, then a zombie), and what else runs in its pid namespace the kernel kills next (pid_namespaces(7)).
+var errNoView = errors.New("the domain is ending")
+
 // rebind protects an entry again in a running view: somebody outside replaced the file (git config in the user's own
 // terminal renames a new one into place), and the kernel took the mount away with the old one (rename(2)).
 //
@@ -397,6 +401,9 @@ func rebind(pid int, workspace string, m protect.Mount) error {
 		runtime.LockOSThread()
 		done <- func() error {
 			ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", pid))
+			if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) {
+				return errNoView
+			}
 			if err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -290,19 +291,15 @@ func (x *session) events() []event.Event {
 // wantEvent waits until the log holds one that fits.
 func (x *session) wantEvent(what string, fits func(event.Event) bool) {
 	x.t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		all := x.events()
-		for _, e := range all {
-			if fits(e) {
-				return
-			}
-		}
+	for deadline := time.Now().Add(5 * time.Second); !x.saw(fits); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			x.t.Errorf("no event: %s; the last are %s", what, lastOf(all))
+			x.t.Errorf("no event: %s; the last are %s", what, lastOf(x.events()))
 			return
 		}
 	}
 }
+
+func (x *session) saw(fits func(event.Event) bool) bool { return slices.ContainsFunc(x.events(), fits) }
 
 func lastOf(all []event.Event) string {
 	var b strings.Builder
