@@ -25,7 +25,7 @@ func (p *Policy) hint(v *verdict) *event.Hint {
 	case "exec-ldso", "exec-inject":
 		return &event.Hint{Person: "only files of the manifest are mapped executable: libraries", Model: "will not change on retry; native modules from writable folders do not load here"}
 	case "exec-memfd":
-		return &event.Hint{Person: "memfd: true in the manifest opens it"}
+		return &event.Hint{Person: "memfd: true in the manifest lets it make one"}
 	case "net-host", "net-udp", "net-mptcp":
 		return &event.Hint{Person: "the manifest's connect lists what can be reached, through the relay", Model: "will not change on retry; there is no network but the listed endpoints"}
 	case "sig", "pid1", "ptrace":

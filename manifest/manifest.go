@@ -22,7 +22,7 @@ type Manifest struct {
 	Libraries []File   `yaml:"libraries,omitempty"` // may be mapped executable, not executed
 	Route     []string `yaml:"route,omitempty"`     // paths that appear in the view as the client
 	Read      []string `yaml:"read,omitempty"`      // trees bound read-only and noexec in the orchestrator's view
-	Memfd     bool     `yaml:"memfd,omitempty"`     // opens the door exec-memfd by name
+	Memfd     bool     `yaml:"memfd,omitempty"`     // it may make memfds: opens exec-ldso by name
 	Recvmsg   Recvmsg  `yaml:"recvmsg,omitempty"`   // deny: the orchestrator cannot receive a descriptor; what never calls it loses nothing
 
 	State     *State     `yaml:"state,omitempty"`

@@ -178,6 +178,16 @@ func (s *siege) run() map[string][]attempt.Result {
 	return got
 }
 
+// wantRefusal wants enforce to start nothing and to say why.
+func (s *siege) wantRefusal(why string) {
+	s.t.Helper()
+	cmd := s.command(s.t.Context())
+	out, _ := cmd.CombinedOutput() // the exit code is looked at below
+	if code := cmd.ProcessState.ExitCode(); code != 126 || !strings.Contains(string(out), why) {
+		s.t.Errorf("sharness enforce: exit %d, want 126 and %q:\n%s", code, why, out)
+	}
+}
+
 // runOnTerminal gives sharness a terminal, and returns what was shown on it.
 func (s *siege) runOnTerminal(args ...string) (screen []byte) {
 	t := s.t

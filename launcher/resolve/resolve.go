@@ -112,14 +112,15 @@ func resolveDoor(row sidedoor.Door, walls map[sidedoor.Layer]*Need, ll Landlock,
 	return door
 }
 
-// openedByMemfd reports whether what is missing is missing because of memfd: true alone: the manifest's word covers
-// the seccomp rule that it removes, and that its kernel has no memfd_noexec beside it, but no other wall.
+// openedByMemfd reports whether memfd: true is what opens the door, which it does on every kernel: the loader takes a
+// memfd. A kernel without memfd_noexec would execute one too, and of that the manifest says nothing: what the same
+// words open shall not depend on the host.
 func openedByMemfd(door Door, memfd bool) bool {
-	if !memfd || (door.ID != "exec-memfd" && door.ID != "exec-ldso") {
+	if !memfd || door.ID != "exec-ldso" {
 		return false
 	}
 	for _, l := range door.Lacks {
-		if l.Why != whyMemfd && l.Name != sidedoor.Memfd {
+		if l.Why != whyMemfd {
 			return false
 		}
 	}
