@@ -51,21 +51,22 @@ type run struct {
 	s  *Session
 	sp *spawner
 
-	opened  []sink.Opened // a sharness-agent that is started again needs them
-	parent  *cgroup       // of the session, holds the others
-	helpers *cgroup       // of our own unprivileged processes
-	group   *cgroup       // of the orchestrator
-	sink    *sinkProcess
-	events  *sink.Sender
-	watcher *watcher
-	set     *protect.Set
-	server  *server
-	serving atomic.Pointer[server] // server, for the watcher's records, which may come before it is there
-	bashd   *keeper
-	relay   *keeper
-	netns   *os.File
-	hosts   []hostEntry
-	before  *stateFiles
+	opened   []sink.Opened // a sharness-agent that is started again needs them
+	parent   *cgroup       // of the session, holds the others
+	occupied []*os.File    // the locks on its folders
+	helpers  *cgroup       // of our own unprivileged processes
+	group    *cgroup       // of the orchestrator
+	sink     *sinkProcess
+	events   *sink.Sender
+	watcher  *watcher
+	set      *protect.Set
+	server   *server
+	serving  atomic.Pointer[server] // server, for the watcher's records, which may come before it is there
+	bashd    *keeper
+	relay    *keeper
+	netns    *os.File
+	hosts    []hostEntry
+	before   *stateFiles
 
 	signals      *interrupts
 	orchestrator atomic.Pointer[domain] // nil while there is none
@@ -196,6 +197,9 @@ func (r *run) open() error {
 	}
 	r.sp = newSpawner()
 	if r.parent, err = newCgroup(cgroupRoot+"/"+r.s.ID, cgroupLimits{}); err != nil {
+		return err
+	}
+	if r.occupied, err = r.parent.occupy(); err != nil {
 		return err
 	}
 	if r.helpers, err = newCgroup(r.s.cgroupPath("helpers"), helperLimits); err != nil {
@@ -481,6 +485,9 @@ func (r *run) close() error {
 	}
 	if r.parent != nil {
 		errs = append(errs, r.parent.delete())
+	}
+	for _, f := range r.occupied {
+		f.Close()
 	}
 	r.s.Close()
 	removeEmpty()

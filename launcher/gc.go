@@ -167,7 +167,23 @@ func cgroupRoots() []string {
 	return out
 }
 
-// orphanGroups are groups of sessions that have no folder any more.
+// occupy locks the folders of a session's group for as long as its supervisor lives. The runtime folder does not tell a
+// sharness in a container of its own, which may see the cgroups of the host and another /run, that somebody lives there.
+func (c *cgroup) occupy() (locks []*os.File, err error) {
+	for _, dir := range c.dirs {
+		f, err := lockDir(dir)
+		if err == nil && f == nil {
+			err = fmt.Errorf("cgroup %s is another session's", dir)
+		}
+		if err != nil {
+			return locks, err
+		}
+		locks = append(locks, f)
+	}
+	return locks, nil
+}
+
+// orphanGroups are groups of sessions that have no folder any more, and nobody who holds them.
 func orphanGroups() ([]string, error) {
 	var out []string
 	for _, root := range cgroupRoots() {
@@ -179,9 +195,19 @@ func orphanGroups() ([]string, error) {
 			if !e.IsDir() {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(runDir, e.Name())); errors.Is(err, os.ErrNotExist) {
-				out = append(out, filepath.Join(root, e.Name()))
+			if _, err := os.Stat(filepath.Join(runDir, e.Name())); !errors.Is(err, os.ErrNotExist) {
+				continue
 			}
+			dir := filepath.Join(root, e.Name())
+			lock, err := lockDir(dir)
+			if errors.Is(err, os.ErrNotExist) || err == nil && lock == nil {
+				continue
+			}
+			if err != nil {
+				return out, err
+			}
+			lock.Close()
+			out = append(out, dir)
 		}
 	}
 	return out, nil
