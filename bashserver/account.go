@@ -32,13 +32,15 @@ func (j *job) closing(r wire.Record, took time.Duration) uint64 {
 				Detail: "the value of " + name + " was taken out of a command's output", Data: map[string]any{"name": name}})
 		}
 	}
-	limits := limitNames(j.limits)
 	for _, l := range limits {
+		if j.limits&l.bit == 0 {
+			continue
+		}
 		// The sentence keeps one limit from being counted as a repetition of another.
-		j.c.s.events.send(event.Event{Type: event.LimitHit, Command: &event.Command{ID: j.number},
-			Detail: "a command met its limit: " + l, Data: map[string]any{"limit": l}})
+		j.c.s.events.send(event.Event{Type: event.LimitHit, Command: &event.Command{ID: j.number}, Detail: "a command met its limit: " + l.name,
+			Data: map[string]any{"limit": l.name, "key": l.key}, Hint: &event.Hint{Model: j.c.s.cfg.sentence(l)}})
 	}
-	e := &event.Command{ID: j.number, DurationMS: took.Milliseconds(), LimitsHit: limits, Redactions: sum}
+	e := &event.Command{ID: j.number, DurationMS: took.Milliseconds(), LimitsHit: limitNames(j.limits), Redactions: sum}
 	if r.A == uint64(wire.KindSignal) {
 		e.Signal = int(r.B)
 	} else {
@@ -47,19 +49,6 @@ func (j *job) closing(r wire.Record, took time.Duration) uint64 {
 	}
 	j.c.s.events.send(event.Event{Type: event.CommandEnd, Command: e})
 	return sum
-}
-
-func limitNames(bits uint64) []string {
-	var names []string
-	for _, l := range []struct {
-		bit  uint64
-		name string
-	}{{wire.LimitPids, "pids"}, {wire.LimitMemory, "memory"}, {wire.LimitTimeout, "timeout"}, {wire.LimitOutput, "output"}} {
-		if bits&l.bit != 0 {
-			names = append(names, l.name)
-		}
-	}
-	return names
 }
 
 // cut bounds a path in an event.

@@ -22,11 +22,12 @@ type Config struct {
 	Env           Env      `json:"env"`
 	Secrets       []Secret `json:"secrets"`
 
-	OutputLimit     int64         `json:"output_limit"` // bytes of stdout and stderr together
-	MaxCommands     int           `json:"max_commands"`
-	MaxConns        int           `json:"max_conns"`
-	MaxConnsPerPeer int           `json:"max_conns_per_peer"` // of one process
-	RequestTimeout  time.Duration `json:"request_timeout"`    // nanoseconds from connect to Start
+	Bounds          map[string]string `json:"bounds"`       // of the limits in limits_hit, as the manifest writes them: what the sentences name
+	OutputLimit     int64             `json:"output_limit"` // bytes of stdout and stderr together
+	MaxCommands     int               `json:"max_commands"`
+	MaxConns        int               `json:"max_conns"`
+	MaxConnsPerPeer int               `json:"max_conns_per_peer"` // of one process
+	RequestTimeout  time.Duration     `json:"request_timeout"`    // nanoseconds from connect to Start
 
 	LandlockABI int    `json:"landlock_abi"`
 	Seccomp     []byte `json:"seccomp"`

@@ -20,10 +20,16 @@ func TestHintsGoOnceToTheStderrOfACommandThatFails(t *testing.T) {
 	}
 }
 
-func TestHintThatSaysWhatALimitSaysIsSaidOnce(t *testing.T) {
-	s := start(t, Config{}, inProcess, func(s *supervisor) { s.hint, s.hinted, s.limits = wire.HintMemory, 1, wire.LimitMemory })
-	if _, errs, _ := s.output("-c", "sleep 0.1; exit 1"); strings.Count(errs, hints[wire.HintMemory]) != 1 {
-		t.Errorf("got %q", errs)
+func TestLimitsAreSaidInSentencesWithTheirValueAndKey(t *testing.T) {
+	s := start(t, Config{Bounds: map[string]string{"memory": "64MiB"}}, inProcess, func(s *supervisor) { s.limits = wire.LimitMemory | wire.LimitSessionPids })
+	out, _, _ := s.output("--json", "-c", "exit 1")
+	for _, want := range []string{`"limits_hit":["memory","session_pids"]`, `"notes":["a process was killed: the limit of 64MiB`, "can raise sandbox.memory in", "can raise session.pids in"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("got %s, want %s in it", out, want)
+		}
+	}
+	if _, errs, _ := s.output("-c", "exit 1"); strings.Count(errs, "sharness: ") != 2 || strings.Count(errs, "64MiB") != 1 {
+		t.Errorf("stderr: %q, want both sentences once", errs)
 	}
 }
 

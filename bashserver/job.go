@@ -33,6 +33,7 @@ type job struct {
 	logged map[string]any
 	killed wire.Reason
 	limits uint64
+	notes  []string // said of ours
 	begun  time.Time
 	over   chan struct{} // closed when the output limit is reached
 }
@@ -274,8 +275,10 @@ func (j *job) finish(r wire.Record) (wire.Frame, error) {
 		j.limits |= wire.LimitOutput
 	default:
 	}
-	if j.limits&wire.LimitOutput != 0 {
-		j.note(fmt.Sprintf("output limit of %d bytes reached, the command was killed", j.c.s.cfg.OutputLimit))
+	for _, l := range limits {
+		if j.limits&l.bit != 0 {
+			j.note(j.c.s.cfg.sentence(l))
+		}
 	}
 	if r.A > uint64(wire.KindSignal) || r.B > 255 {
 		r.A, r.B = uint64(wire.KindStatus), 255
@@ -291,13 +294,13 @@ func (j *job) finish(r wire.Record) (wire.Frame, error) {
 	if j.p.json {
 		rep := &report{exitCode: int(r.B), stdout: j.sinks[0].captured, stderr: j.sinks[1].captured,
 			truncated:  j.sinks[0].truncated || j.sinks[1].truncated || j.limits&wire.LimitOutput != 0,
-			durationMS: took.Milliseconds(), limits: limitNames(j.limits), redactions: redactions}
+			durationMS: took.Milliseconds(), limits: limitNames(j.limits), notes: j.notes, redactions: redactions}
 		if r.A == uint64(wire.KindSignal) {
 			rep.signal, rep.exitCode = int(r.B), 128+int(r.B)
 		}
 		rep.write(&sink{to: j.client[1], quit: j.c.quit})
 	}
-	if j.p.routed && failed(r) && j.limits != 0 {
+	if j.p.routed && failed(r) && ended(j.limits) {
 		// Agents run their hooks through a routed shell, and only status 2 blocks what a hook was asked about. One that
 		// met a limit of ours has not judged: the limit may have killed it, or a process whose end it passes on (137).
 		return wire.ExitFrame(wire.KindStatus, statusNotRun), nil
@@ -308,23 +311,19 @@ func (j *job) finish(r wire.Record) (wire.Frame, error) {
 // failed says whether a command ended otherwise than well.
 func failed(r wire.Record) bool { return r.A == uint64(wire.KindSignal) || r.B != 0 }
 
-// hints are what is said about this command's end, each once: of the limits that it met, and, if it failed, what the
-// supervisor said of things that were refused to somebody meanwhile.
+// hints are what the supervisor said of things that were refused to somebody meanwhile, each once, if the command failed.
 func (j *job) hints(r wire.Record) []wire.Hint {
-	said := map[wire.Hint]bool{wire.HintPids: j.limits&wire.LimitPids != 0, wire.HintMemory: j.limits&wire.LimitMemory != 0,
-		wire.HintTimeout: j.limits&wire.LimitTimeout != 0}
-	if failed(r) {
-		j.c.s.mu.Lock()
-		for h := range j.c.hints {
-			said[h] = true
-		}
-		j.c.s.mu.Unlock()
+	if !failed(r) {
+		return nil
 	}
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(hints)), func(h wire.Hint) bool { return !said[h] })
+	j.c.s.mu.Lock()
+	defer j.c.s.mu.Unlock()
+	return slices.Sorted(maps.Keys(j.c.hints))
 }
 
 // note says something of our own where the command's stderr goes.
 func (j *job) note(text string) {
+	j.notes = append(j.notes, text)
 	end := "\n"
 	if j.wantsTerminal() {
 		end = "\r\n" // it may be raw
@@ -382,9 +381,6 @@ func (j *job) refused(why wire.Reason) error {
 
 // hints are what RecHint may say.
 var hints = map[wire.Hint]string{
-	wire.HintPids:    "a process could not be started: the limit on processes of a command is reached",
-	wire.HintMemory:  "the limit on memory of a command was reached",
-	wire.HintTimeout: "the command has run out of time",
-	wire.HintGit:     "the repository's configuration is protected and will not change on retry; the user can change it, outside: sharness git-config -- …",
-	wire.HintRepo:    "a protected name was made in the workspace and moved aside",
+	wire.HintGit:  "the repository's configuration is protected and will not change on retry; the user can change it, outside: sharness git-config -- …",
+	wire.HintRepo: "a protected name was made in the workspace and moved aside",
 }

@@ -15,6 +15,7 @@ type report struct {
 	truncated        bool
 	durationMS       int64
 	limits           []string
+	notes            []string
 	redactions       uint64
 }
 
@@ -26,14 +27,20 @@ func (r *report) write(to io.Writer) error {
 	w.WriteString(`,"stderr":`)
 	quote(w, r.stderr)
 	fmt.Fprintf(w, `,"truncated":%v,"duration_ms":%d,"limits_hit":[`, r.truncated, r.durationMS)
-	for i, l := range r.limits {
+	list(w, r.limits)
+	w.WriteString(`],"notes":[`)
+	list(w, r.notes)
+	fmt.Fprintf(w, "],\"denied\":[],\"redactions\":%d}\n", r.redactions)
+	return w.Flush()
+}
+
+func list(w *bufio.Writer, items []string) {
+	for i, s := range items {
 		if i > 0 {
 			w.WriteByte(',')
 		}
-		quote(w, []byte(l))
+		quote(w, []byte(s))
 	}
-	fmt.Fprintf(w, "],\"denied\":[],\"redactions\":%d}\n", r.redactions)
-	return w.Flush()
 }
 
 // quote writes b as a JSON string of printable characters. Control and format characters (escape sequences, bidi

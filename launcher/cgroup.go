@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -26,7 +27,9 @@ const cgroupMount = "/sys/fs/cgroup"
 // cgroupLimits bounds one group. Zero means no limit.
 type cgroupLimits struct {
 	pids   int
-	memory uint64 // bytes, swap included
+	memory uint64  // bytes, swap included
+	share  *share  // of time and io; nil: those of the group above
+	joins  *cgroup // of newShare, which members join besides; not part of the group. Version 1 alone
 }
 
 // cgroup is one group with the pids and memory controllers, on v2 or on v1. On a hybrid host it is a v1 group and has a
@@ -39,6 +42,8 @@ type cgroup struct {
 	tasks []string // v1: the tasks files a thread writes itself into
 
 	unified string // the folder in the unified hierarchy; empty where there is none
+
+	joined *cgroup // see cgroupLimits.joins
 
 	retired *retired // who removes it some time after its end; nil: delete does
 }
@@ -62,6 +67,9 @@ func newCgroup2(path string, lim cgroupLimits) (*cgroup, error) {
 	if lim.memory > 0 {
 		max := int64(lim.memory)
 		res.Memory = &cgroup2.Memory{Max: &max}
+	}
+	if err := lim.share.apply2(res); err != nil {
+		return nil, fmt.Errorf("cgroup %s: %w", path, err)
 	}
 	m, err := cgroup2.NewManager(cgroupMount, path, res)
 	if err != nil {
@@ -91,6 +99,16 @@ func requireControllers(dir string, lim cgroupLimits) error {
 	if lim.memory > 0 {
 		if _, err := os.Stat(filepath.Join(dir, "memory.max")); err != nil {
 			return fmt.Errorf("cgroup: memory controller: %w", err)
+		}
+	}
+	if lim.share != nil && lim.share.percent > 0 {
+		if _, err := os.Stat(filepath.Join(dir, "cpu.max")); err != nil {
+			return fmt.Errorf("cgroup: cpu controller: %w", err)
+		}
+	}
+	if lim.share != nil && !lim.share.io.none() {
+		if _, err := os.Stat(filepath.Join(dir, "io.max")); err != nil {
+			return fmt.Errorf("cgroup: io controller: %w", err)
 		}
 	}
 	return nil
@@ -133,6 +151,16 @@ func newCgroup1(path string, lim cgroupLimits) (*cgroup, error) {
 		}
 		c.dirs, c.unified = append(c.dirs, dir), dir
 	}
+	if lim.share != nil {
+		g, err := newShare(path, *lim.share)
+		if err != nil {
+			return nil, errors.Join(err, c.delete())
+		}
+		c.dirs, c.tasks = append(c.dirs, g.dirs...), append(c.tasks, g.tasks...)
+	}
+	if c.joined = lim.joins; c.joined != nil {
+		c.tasks = append(c.tasks, c.joined.tasks...)
+	}
 	return c, nil
 }
 
@@ -169,7 +197,7 @@ func (c *cgroup) with(fn func(cgroupFD int) error) error {
 	if c.v2 != nil {
 		return fn(fd)
 	}
-	home, err := threadGroups()
+	home, err := threadGroups(c.tasks)
 	if err != nil {
 		return err
 	}
@@ -181,8 +209,8 @@ func (c *cgroup) with(fn func(cgroupFD int) error) error {
 	return errors.Join(fn(fd), restore(home))
 }
 
-// threadGroups returns the tasks files of the calling thread's groups in the v1 hierarchies that we use.
-func threadGroups() ([]string, error) {
+// threadGroups returns the tasks files of the calling thread's groups in the v1 hierarchies of those that it is about to enter.
+func threadGroups(entered []string) ([]string, error) {
 	data, err := os.ReadFile("/proc/thread-self/cgroup")
 	if err != nil {
 		return nil, fmt.Errorf("cgroup: %w", err)
@@ -190,8 +218,14 @@ func threadGroups() ([]string, error) {
 	var out []string
 	for line := range strings.SplitSeq(string(data), "\n") {
 		parts := strings.SplitN(line, ":", 3)
-		if len(parts) == 3 && (parts[1] == "pids" || parts[1] == "memory") {
-			out = append(out, filepath.Join(cgroupMount, parts[1], parts[2], "tasks"))
+		if len(parts) != 3 {
+			continue
+		}
+		// Two controllers may share a hierarchy, which is then mounted under the names of both (cpu,cpuacct).
+		for name := range strings.SplitSeq(parts[1], ",") {
+			if root := filepath.Join(cgroupMount, name) + "/"; slices.ContainsFunc(entered, func(t string) bool { return strings.HasPrefix(t, root) }) {
+				out = append(out, filepath.Join(root, parts[2], "tasks"))
+			}
 		}
 	}
 	return out, nil

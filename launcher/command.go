@@ -226,7 +226,7 @@ func (s *Session) commandPlan(v *view, set *protect.Set, uid int, probe bool) *s
 		Protected: s.protected(set, true),
 		Sysctls:   s.sysctls(), MaskProc: maskedProc, ReadProc: readOnlyProc,
 		UID: uint32(uid), GID: uint32(uid),
-		Rlimits: rlimits(),
+		Rlimits: s.commandRlimits(),
 		Outer:   s.outer(),
 		// Ports are not bounded in a namespace that holds nothing but loopback.
 		Landlock: s.landlockOf(confineLayer(v)),

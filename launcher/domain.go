@@ -70,7 +70,12 @@ func (sp *spawner) startDomain(p *stage.Plan, v *view, std stdio, request *os.Fi
 	}
 	defer theirs.Close()
 	d := &domain{cgroup: cg, status: ours, reaped: make(chan struct{})}
-	if err := d.spawn(sp, planFD, theirs, v.fds, netns); err != nil {
+	if err := d.spawn(sp, planFD, theirs, v.fds, netns, p.Kind == stage.KindCommand); err != nil {
+		if d.pid != 0 {
+			d.kill()
+			<-d.reaped
+			d.stderr.close()
+		}
 		ours.Close()
 		return nil, fmt.Errorf("start domain: %w", err)
 	}
@@ -91,7 +96,7 @@ func dup(f *os.File) *os.File {
 	return os.NewFile(uintptr(fd), f.Name())
 }
 
-func (d *domain) spawn(sp *spawner, planFD int, status *os.File, fds []*os.File, netns *os.File) error {
+func (d *domain) spawn(sp *spawner, planFD int, status *os.File, fds []*os.File, netns *os.File, first bool) error {
 	path, err := Helper("sharness-init")
 	if err != nil {
 		return err
@@ -134,11 +139,14 @@ func (d *domain) spawn(sp *spawner, planFD int, status *os.File, fds []*os.File,
 					return fmt.Errorf("start %s: %w", path, err)
 				}
 				d.pid = pid
+				if first {
+					err = offer(pid)
+				}
 				go func() {
 					_, _ = wait4(pid)
 					close(d.reaped)
 				}()
-				return nil
+				return err
 			})
 		})
 	})

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,6 +57,7 @@ type run struct {
 	occupied []*os.File    // the locks on its folders
 	helpers  *cgroup       // of our own unprivileged processes
 	group    *cgroup       // of the orchestrator
+	budget   *budget       // of the commands
 	sink     *sinkProcess
 	events   *sink.Sender
 	watcher  *watcher
@@ -206,6 +208,9 @@ func (r *run) open() error {
 		return err
 	}
 	r.sp.helpers = r.helpers
+	if r.budget, err = r.s.openBudget(); err != nil {
+		return err
+	}
 	lim := r.s.Manifest.Limits
 	r.group, err = newCgroup(r.s.cgroupPath("orchestrator"), cgroupLimits{pids: lim.Pids, memory: uint64(lim.Memory)})
 	return err
@@ -282,7 +287,7 @@ func (r *run) startServer(orchestrator bool) error {
 	if err != nil {
 		return err
 	}
-	r.server = &server{s: r.s, sp: r.sp, set: r.set, events: r.events, listen: listen, admit: admit, replaced: &r.replaced, again: r.protectAgain,
+	r.server = &server{s: r.s, sp: r.sp, set: r.set, events: r.events, listen: listen, admit: admit, replaced: &r.replaced, again: r.protectAgain, budget: r.budget,
 		open: map[uint64]*wire.RecordConn{}, running: map[uint64]*runningCommand{}, hinted: map[wire.Hint]time.Time{}}
 	r.server.changed.L = &r.server.mu
 	r.serving.Store(r.server)
@@ -352,7 +357,12 @@ func (r *run) bashdConfig() (bashserver.Config, error) {
 		WorkspaceRoot: r.s.Workspace.Name(),
 		Env:           bashserver.Env{Pass: m.Sandbox.Env.Pass, Drop: append(m.Sandbox.Drop, m.Secrets.Env...), Set: set},
 		OutputLimit:   int64(m.Sandbox.Output),
-		LandlockABI:   r.s.helperLandlockABI(), Seccomp: progs[0],
+		Bounds: map[string]string{
+			"pids": strconv.Itoa(m.Sandbox.Pids), "memory": m.Sandbox.Memory.String(), "timeout": m.Sandbox.Timeout.String(), "output": m.Sandbox.Output.String(),
+			"cpu": m.Sandbox.CPU.String(), "tmp": m.Sandbox.Tmp.String(), "file_size": m.Sandbox.FileSize.String(),
+			"session_pids": strconv.Itoa(m.Session.Pids), "session_memory": m.Session.Memory.String(),
+		},
+		LandlockABI: r.s.helperLandlockABI(), Seccomp: progs[0],
 	}
 	for _, name := range m.Secrets.Env {
 		// What the caller has, and what the orchestrator gets: a manifest may set the value itself.
@@ -459,6 +469,9 @@ func (r *run) close() error {
 	}
 	if r.netns != nil {
 		r.netns.Close()
+	}
+	if r.budget != nil {
+		errs = append(errs, r.budget.close()...)
 	}
 	if r.group != nil {
 		errs = append(errs, r.group.kill(), r.group.delete())

@@ -158,7 +158,7 @@ func removeSession(id string) error {
 // cgroupRoots are our folders in each hierarchy.
 func cgroupRoots() []string {
 	var out []string
-	for _, h := range []string{"", "pids", "memory", "unified"} {
+	for _, h := range []string{"", "pids", "memory", "cpu", "blkio", "unified"} {
 		dir := filepath.Join(cgroupMount, h, cgroupRoot)
 		if fi, err := os.Stat(dir); err == nil && fi.IsDir() {
 			out = append(out, dir)

@@ -32,6 +32,7 @@ type server struct {
 
 	netns *os.File // of all commands, when the manifest says network: session
 
+	budget  *budget
 	retired retired // groups of commands that have ended
 
 	mu      sync.Mutex
@@ -371,7 +372,7 @@ func (sv *server) run(rc *wire.RecordConn, rec wire.Record, number uint64, c *ru
 	}
 	defer sv.freeSlot(slot)
 	mark := sv.replaced.now()
-	dom, err := sv.start(uid, number, files, rec.B)
+	dom, err := sv.start(slot, uid, number, files, rec.B)
 	closeFiles(files)
 	if err != nil {
 		sv.events.Send(event.Event{Type: event.StartRefused, Command: &event.Command{ID: number}, Detail: "sandbox: " + err.Error()})
@@ -389,6 +390,8 @@ func (sv *server) run(rc *wire.RecordConn, rec wire.Record, number uint64, c *ru
 		err = rc.Send(started)
 	}
 	c.adopt(dom)
+	before, held := sv.meter(dom.cgroup), openSpaces(dom.pid)
+	defer held.close()
 	for _, i := range sv.replaced.since(mark) {
 		sv.again(dom, i)
 	}
@@ -405,7 +408,7 @@ func (sv *server) run(rc *wire.RecordConn, rec wire.Record, number uint64, c *ru
 	x := sv.watch(dom, c, rec.A&wire.FlagNoTimeout != 0)
 	c.end()
 	<-told // a signal that waits for pid 1 goes with it
-	end := wire.Record{Type: wire.RecEnded, ID: rec.ID, B: uint64(x.status), C: sv.limits(dom, c)}
+	end := wire.Record{Type: wire.RecEnded, ID: rec.ID, B: uint64(x.status), C: sv.limits(dom, c, x, before, held.full())}
 	if x.signal != 0 {
 		end.A, end.B = 1, uint64(x.signal)
 	}
@@ -433,9 +436,12 @@ func (sv *server) freeSlot(slot int) {
 const stagePids = 24
 
 // start builds one sandbox.
-func (sv *server) start(uid int, number uint64, files []*os.File, size uint64) (*domain, error) {
-	m := sv.s.Manifest
-	cg, err := newCgroup(sv.s.cgroupPath("command-"+strconv.FormatUint(number, 10)), cgroupLimits{pids: m.Sandbox.Pids + stagePids, memory: uint64(m.Sandbox.Memory)})
+func (sv *server) start(slot, uid int, number uint64, files []*os.File, size uint64) (*domain, error) {
+	lim, err := sv.limitsFor(slot)
+	if err != nil {
+		return nil, err
+	}
+	cg, err := newCgroup(sv.budget.group.path+"/command-"+strconv.FormatUint(number, 10), lim)
 	if err != nil {
 		return nil, err
 	}
@@ -488,25 +494,6 @@ func (sv *server) watch(dom *domain, c *runningCommand, noTimeout bool) exit {
 			return x
 		}
 	}
-}
-
-// limits are the bits of RecEnded.
-func (sv *server) limits(dom *domain, c *runningCommand) uint64 {
-	var bits uint64
-	pids, memory := dom.cgroup.hits()
-	if pids {
-		bits |= wire.LimitPids
-	}
-	if memory {
-		bits |= wire.LimitMemory
-	}
-	switch c.reason() {
-	case wire.ReasonTimeout:
-		bits |= wire.LimitTimeout
-	case wire.ReasonOutputLimit:
-		bits |= wire.LimitOutput
-	}
-	return bits
 }
 
 func (c *runningCommand) adopt(dom *domain) {

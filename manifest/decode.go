@@ -48,7 +48,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, key string) error {
 		return err
 	}
 	switch v.Interface().(type) {
-	case time.Time, Size, Timeout:
+	case time.Time, Size, Timeout, Percent:
 		return d.unit(n, v, key)
 	case Network:
 		if n.Kind == yaml.MappingNode {

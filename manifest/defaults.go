@@ -29,10 +29,17 @@ func (m *Manifest) WithDefaults() *Manifest {
 	def(&d.Sandbox.Timeout, Timeout(10*time.Minute))
 	def(&d.Sandbox.Output, 64*MiB)
 	def(&d.Sandbox.Tmp, GiB)
+	def(&d.Sandbox.CPUWeight, 100)
+	def(&d.Sandbox.OpenFiles, 65536)
+	def(&d.Sandbox.Background.Keep, KeepJobs)
+	def(&d.Sandbox.Background.Jobs, 8)
+	def(&d.Sandbox.Background.Timeout, TimeoutNone)
+	def(&d.Sandbox.Background.Log, MiB)
 	def(&d.Sandbox.Network, NetworkNone)
 	if len(d.Sandbox.Read) == 0 {
 		d.Sandbox.Read = []string{"/usr", "/opt"}
 	}
+	def(&d.Session.Pids, 8192)
 	def(&d.Secrets.Rules, "default")
 	return &d
 }

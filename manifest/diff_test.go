@@ -49,13 +49,15 @@ func TestMergeAllowsWhatEitherAllows(t *testing.T) {
 	a := mustParse(t, small+`route: [/bin/sh]
 workspace: {orchestrator: read, protect: none}
 limits: {pids: 1024, memory: 1GiB}
-sandbox: {pids: 16, timeout: 5m, env: {pass: [A]}}
+sandbox: {pids: 16, timeout: 5m, cpu: 50%, file_size: 1GiB, background: {keep: none, timeout: 1h}, env: {pass: [A]}}
+session: {memory: 1GiB, cpu: 100%}
 learned: {complete: true, at: 2026-01-01T00:00:00Z, runs: 1, kernel: old}
 `)
 	b := mustParse(t, small+`route: [/bin/bash, /bin/sh]
 libraries: [{path: /lib/c, sha256: `+hashA+`}]
 workspace: {orchestrator: write}
-sandbox: {pids: 32, timeout: none, read: [/srv], network: session, drop: [B]}
+sandbox: {pids: 32, timeout: none, read: [/srv], network: session, cpu: 150%, background: {keep: jobs, timeout: 2h}, drop: [B]}
+session: {memory: 2GiB}
 learned: {complete: false, at: 2026-02-01T00:00:00Z, runs: 2, kernel: new}
 `)
 	got, err := Merge(a, b)
@@ -66,7 +68,8 @@ learned: {complete: false, at: 2026-02-01T00:00:00Z, runs: 2, kernel: new}
 libraries: [{path: /lib/c, sha256: `+hashA+`}]
 workspace: {orchestrator: write, protect: default} # either protects
 limits: {pids: 1024}                               # 1GiB and the default, which is more
-sandbox: {pids: 32, timeout: none, read: [/usr, /opt, /srv], network: session, drop: [B]} # all variables and A are all
+sandbox: {pids: 32, timeout: none, read: [/usr, /opt, /srv], network: session, cpu: 150%, background: {keep: jobs, timeout: 2h}, drop: [B]} # all variables and A are all
+session: {memory: 2GiB} # and no bound on processors, since one side has none; sandbox.file_size likewise
 learned: {complete: false, at: 2026-02-01T00:00:00Z, runs: 3, kernel: new}
 `)
 	if g, w := string(Format(got)), string(Format(want)); g != w {

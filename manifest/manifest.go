@@ -32,6 +32,7 @@ type Manifest struct {
 	Shell     string     `yaml:"shell,omitempty"` // shell field of the generated passwd entry; default /bin/sh
 	Limits    Limits     `yaml:"limits,omitempty"`
 	Sandbox   Sandbox    `yaml:"sandbox"`
+	Session   Budget     `yaml:"session,omitempty"` // all commands of a session together
 	Secrets   Secrets    `yaml:"secrets,omitempty"`
 	Integrity []File     `yaml:"integrity,omitempty"` // files that must be as they were: checked at start, compared at exit
 	Learned   *Learned   `yaml:"learned,omitempty"`
@@ -152,11 +153,21 @@ const (
 
 // Sandbox bounds one command of the bash-server.
 type Sandbox struct {
-	Pids    int      `yaml:"pids,omitempty"`
-	Memory  Size     `yaml:"memory,omitempty"`
-	Timeout Timeout  `yaml:"timeout,omitempty"`
-	Output  Size     `yaml:"output,omitempty"`
-	Tmp     Size     `yaml:"tmp,omitempty"`
+	Pids    int     `yaml:"pids,omitempty"`
+	Memory  Size    `yaml:"memory,omitempty"`
+	Timeout Timeout `yaml:"timeout,omitempty"`
+	Output  Size    `yaml:"output,omitempty"`
+	Tmp     Size    `yaml:"tmp,omitempty"`
+
+	CPU       Percent `yaml:"cpu,omitempty"`        // time on processors, in percent of one; not written: as much as is free
+	CPUWeight int     `yaml:"cpu_weight,omitempty"` // share against other commands when time is short: 1 to 10000, default 100
+	IORead    Size    `yaml:"io_read,omitempty"`    // bytes a second from the workspace's device; not written: no bound
+	IOWrite   Size    `yaml:"io_write,omitempty"`
+	OpenFiles int     `yaml:"open_files,omitempty"` // of one process
+	FileSize  Size    `yaml:"file_size,omitempty"`  // of one file; not written: no bound
+
+	Background Background `yaml:"background,omitempty"`
+
 	Network Network  `yaml:"network,omitempty"`
 	Read    []string `yaml:"read,omitempty"`   // trees bound read-only in a command's view; default /usr and /opt
 	Share   []string `yaml:"share,omitempty"`  // subpaths of the state visible (writable) to commands
@@ -164,6 +175,33 @@ type Sandbox struct {
 	Freeze  []string `yaml:"freeze,omitempty"` // subpaths of Share in which a file is read-only to later commands once it is made
 	Env     Env      `yaml:"env,omitempty"`    // Pass: names (or NAME* prefixes) let through from the orchestrator; empty means all but Drop
 	Drop    []string `yaml:"drop,omitempty"`   // names (or NAME* prefixes) never passed to a command
+}
+
+// Keep says which commands may run on without their client.
+type Keep string
+
+// The three policies. What a shell started with & ends with the shell's command, but under KeepAll.
+const (
+	KeepNone Keep = "none" // no command does
+	KeepJobs Keep = "jobs" // those that were started as a job (sharness-bash --background)
+	KeepAll  Keep = "all"  // and what a command has left running when it ends
+)
+
+// Background bounds the jobs: commands that run on without a client, and end with the session at the latest. The limits of a
+// command are theirs too, but for the time.
+type Background struct {
+	Keep    Keep    `yaml:"keep,omitempty"`
+	Jobs    int     `yaml:"jobs,omitempty"`    // at once
+	Timeout Timeout `yaml:"timeout,omitempty"` // default none
+	Log     Size    `yaml:"log,omitempty"`     // the end of a job's output that is kept
+}
+
+// Budget bounds all commands of a session together. What is not written has no bound, but for the processes.
+type Budget struct {
+	Pids      int     `yaml:"pids,omitempty"`
+	Memory    Size    `yaml:"memory,omitempty"`
+	CPU       Percent `yaml:"cpu,omitempty"`
+	CPUWeight int     `yaml:"cpu_weight,omitempty"` // against other groups of the host
 }
 
 // Secrets names values that must not reach the orchestrator through a command's output.
@@ -190,6 +228,9 @@ type LearnedImage struct {
 	Execs int    `yaml:"execs,omitempty"`
 	Maps  int    `yaml:"maps,omitempty"`
 }
+
+// Percent is a share of one processor, written as a whole number and %: 150% is one and a half.
+type Percent uint32
 
 // Size is a number of bytes, written as an integer with a unit: B, KiB, MiB, GiB, TiB.
 type Size uint64

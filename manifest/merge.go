@@ -118,7 +118,7 @@ func (m *merger) env(key string, a *Env, b Env) {
 }
 
 // larger keeps zero ("the default") unless the other side wants more than the default is.
-func larger[T int | Size](a *T, b, byDefault T) {
+func larger[T int | Size | Percent](a *T, b, byDefault T) {
 	switch {
 	case b == 0 && *a < byDefault:
 		*a = 0
@@ -137,9 +137,40 @@ func (m *merger) limits(a, b *Manifest) {
 	larger(&s.Memory, t.Memory, d.Sandbox.Memory)
 	larger(&s.Output, t.Output, d.Sandbox.Output)
 	larger(&s.Tmp, t.Tmp, d.Sandbox.Tmp)
-	x, y := a.WithDefaults().Sandbox.Timeout, b.WithDefaults().Sandbox.Timeout
+	longer(&s.Timeout, t.Timeout, d.Sandbox.Timeout)
+	larger(&s.CPUWeight, t.CPUWeight, d.Sandbox.CPUWeight)
+	larger(&s.OpenFiles, t.OpenFiles, d.Sandbox.OpenFiles)
+	wider(&s.CPU, t.CPU)
+	wider(&s.IORead, t.IORead)
+	wider(&s.IOWrite, t.IOWrite)
+	wider(&s.FileSize, t.FileSize)
+	order := []Keep{KeepNone, KeepJobs, KeepAll}
+	if x, y := a.WithDefaults().Sandbox.Background.Keep, b.WithDefaults().Sandbox.Background.Keep; slices.Index(order, y) > slices.Index(order, x) {
+		s.Background.Keep = t.Background.Keep
+	}
+	larger(&s.Background.Jobs, t.Background.Jobs, d.Sandbox.Background.Jobs)
+	larger(&s.Background.Log, t.Background.Log, d.Sandbox.Background.Log)
+	longer(&s.Background.Timeout, t.Background.Timeout, d.Sandbox.Background.Timeout)
+	larger(&a.Session.Pids, b.Session.Pids, d.Session.Pids)
+	wider(&a.Session.Memory, b.Session.Memory)
+	wider(&a.Session.CPU, b.Session.CPU)
+	larger(&a.Session.CPUWeight, b.Session.CPUWeight, d.Session.CPUWeight)
+}
+
+// wider is larger for a limit whose default is that there is none.
+func wider[T Size | Percent](a *T, b T) {
+	if b == 0 || *a != 0 && b > *a {
+		*a = b
+	}
+}
+
+// longer is larger for a time.
+func longer(a *Timeout, b, byDefault Timeout) {
+	x, y := *a, b
+	def(&x, byDefault)
+	def(&y, byDefault)
 	if x != TimeoutNone && (y == TimeoutNone || y > x) {
-		s.Timeout = t.Timeout
+		*a = b
 	}
 }
 

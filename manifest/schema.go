@@ -24,31 +24,36 @@ type object = map[string]any
 
 // spelling is what Validate demands of the text under a key, by the path of the key without list positions.
 var spelling = map[string]object{
-	"version":                {"const": Version},
-	"name":                   {"type": "string", "pattern": nameText.String()},
-	"profile":                {"type": "string", "pattern": nameText.String()},
-	"command":                {"type": "array", "minItems": 1, "items": object{"type": "string"}, "prefixItems": []object{absolute}},
-	"route[]":                absolute,
-	"read[]":                 absolute,
-	"shell":                  absolute,
-	"state.path":             absolute,
-	"sandbox.read[]":         absolute,
-	"workspace.path":         {"type": "string", "pattern": `^(\.|/.*)$`},
-	"recvmsg":                {"enum": []Recvmsg{RecvmsgAllow, RecvmsgDeny}},
-	"workspace.orchestrator": {"enum": []Access{AccessRead, AccessWrite}},
-	"workspace.protect":      {"enum": []Protect{ProtectDefault, ProtectNone}},
-	"connect[].port":         {"type": "integer", "minimum": 1, "maximum": 65535},
-	"connect[].tls":          {"enum": []TLS{TLSSNI, TLSNone}},
-	"connect[].for":          {"type": "string", "pattern": forWords.String()},
-	"sandbox.network":        {"enum": []Network{NetworkNone, NetworkSession}},
-	"secrets.rules":          {"enum": []string{"default"}},
-	"env.pass[]":             {"type": "string", "pattern": envName.String()},
-	"secrets.env[]":          {"type": "string", "pattern": envName.String()},
-	"exec[].role":            {"enum": []Role{RoleProgram, RoleScript, RoleInterpreter, RoleLoader}},
+	"version":                 {"const": Version},
+	"name":                    {"type": "string", "pattern": nameText.String()},
+	"profile":                 {"type": "string", "pattern": nameText.String()},
+	"command":                 {"type": "array", "minItems": 1, "items": object{"type": "string"}, "prefixItems": []object{absolute}},
+	"route[]":                 absolute,
+	"read[]":                  absolute,
+	"shell":                   absolute,
+	"state.path":              absolute,
+	"sandbox.read[]":          absolute,
+	"workspace.path":          {"type": "string", "pattern": `^(\.|/.*)$`},
+	"recvmsg":                 {"enum": []Recvmsg{RecvmsgAllow, RecvmsgDeny}},
+	"workspace.orchestrator":  {"enum": []Access{AccessRead, AccessWrite}},
+	"workspace.protect":       {"enum": []Protect{ProtectDefault, ProtectNone}},
+	"connect[].port":          {"type": "integer", "minimum": 1, "maximum": 65535},
+	"connect[].tls":           {"enum": []TLS{TLSSNI, TLSNone}},
+	"connect[].for":           {"type": "string", "pattern": forWords.String()},
+	"sandbox.network":         {"enum": []Network{NetworkNone, NetworkSession}},
+	"sandbox.background.keep": {"enum": []Keep{KeepNone, KeepJobs, KeepAll}},
+	"sandbox.cpu_weight":      weight,
+	"session.cpu_weight":      weight,
+	"sandbox.background.jobs": {"type": "integer", "minimum": 1, "maximum": maxJobs},
+	"secrets.rules":           {"enum": []string{"default"}},
+	"env.pass[]":              {"type": "string", "pattern": envName.String()},
+	"secrets.env[]":           {"type": "string", "pattern": envName.String()},
+	"exec[].role":             {"enum": []Role{RoleProgram, RoleScript, RoleInterpreter, RoleLoader}},
 }
 
 var (
 	absolute = object{"type": "string", "pattern": "^/."}
+	weight   = object{"type": "integer", "minimum": 1, "maximum": maxWeight}
 	hash     = object{"type": "string", "pattern": hashText.String()}
 )
 
@@ -63,6 +68,8 @@ func schemaOf(t reflect.Type, key string) object {
 		return absolute
 	case t == reflect.TypeFor[Size]():
 		return object{"type": "string", "pattern": sizeText.String()}
+	case t == reflect.TypeFor[Percent]():
+		return object{"type": "string", "pattern": percentText.String()}
 	case t == reflect.TypeFor[Timeout]():
 		return object{"type": "string", "pattern": `^(none|([0-9.]+(h|m|s|ms))+)$`}
 	case t == reflect.TypeFor[time.Time]():

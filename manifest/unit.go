@@ -13,6 +13,7 @@ import (
 const (
 	wantSize    = "a whole number above 0 with a unit: B, KiB, MiB, GiB or TiB"
 	wantTimeout = "a time with a unit, such as 90s, 10m or 2h, or none"
+	wantPercent = "a whole number above 0 and %, such as 50% or 200% (two processors)"
 	wantTime    = "a time such as 2026-01-31T18:00:00Z"
 )
 
@@ -85,6 +86,20 @@ func parseTimeout(s string) (Timeout, bool) {
 	return Timeout(t), err == nil && t >= time.Millisecond
 }
 
+// String writes p as the manifest does.
+func (p Percent) String() string { return strconv.FormatUint(uint64(p), 10) + "%" }
+
+var percentText = regexp.MustCompile(`^([1-9][0-9]{0,5})%$`)
+
+func parsePercent(s string) (Percent, bool) {
+	part := percentText.FindStringSubmatch(s)
+	if part == nil {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(part[1], 10, 32)
+	return Percent(n), err == nil
+}
+
 // unit decodes the scalars that carry a unit.
 func (d *decoder) unit(n *yaml.Node, v reflect.Value, key string) error {
 	scalar := n.Kind == yaml.ScalarNode
@@ -101,6 +116,12 @@ func (d *decoder) unit(n *yaml.Node, v reflect.Value, key string) error {
 			return d.errorf(n, key, "%s", found(describe(n), wantTimeout))
 		}
 		v.SetInt(int64(t))
+	case Percent:
+		p, ok := parsePercent(n.Value)
+		if !scalar || !ok {
+			return d.errorf(n, key, "%s", found(describe(n), wantPercent))
+		}
+		v.SetUint(uint64(p))
 	case time.Time:
 		t, err := time.Parse(time.RFC3339Nano, n.Value)
 		if t = t.UTC(); !scalar || err != nil || t.Year() < 1970 || t.Year() > 9999 {

@@ -76,6 +76,7 @@ func (m *Manifest) check(c *checker, fragment bool) {
 	}
 	c.pids("limits.pids", m.Limits.Pids)
 	c.sandbox(&m.Sandbox)
+	c.budget("session", m.Session)
 	c.envNames("secrets.env", m.Secrets.Env, false)
 	c.oneOf("secrets.rules", m.Secrets.Rules, "default")
 	seen := map[string]string{}
@@ -169,16 +170,42 @@ func (c *checker) workspace(w Workspace) {
 // maxPids is PID_MAX_LIMIT of a 64-bit kernel: more is not a limit.
 const maxPids = 1 << 22
 
-func (c *checker) pids(key string, n int) {
-	if n < 0 || n > maxPids {
-		c.fail(key, found(strconv.Itoa(n), "a whole number from 1 to "+strconv.Itoa(maxPids)))
+func (c *checker) pids(key string, n int) { c.atMost(key, n, maxPids) }
+
+// What the kernel takes as a weight (cgroup-v2, cpu.weight), what it takes as RLIMIT_NOFILE by default (fs.nr_open), and what
+// one sharness-bashd keeps of jobs within its own memory.
+const (
+	maxWeight    = 10000
+	maxOpenFiles = 1 << 20
+	maxJobs      = 32
+	maxLog       = 4 * MiB
+)
+
+func (c *checker) atMost(key string, n, max int) {
+	if n < 0 || n > max {
+		c.fail(key, found(strconv.Itoa(n), "a whole number from 1 to "+strconv.Itoa(max)))
 	}
+}
+
+func (c *checker) budget(key string, b Budget) {
+	c.pids(key+".pids", b.Pids)
+	c.atMost(key+".cpu_weight", b.CPUWeight, maxWeight)
 }
 
 func (c *checker) sandbox(s *Sandbox) {
 	c.pids("sandbox.pids", s.Pids)
 	if s.Timeout < 0 && s.Timeout != TimeoutNone {
 		c.fail("sandbox.timeout", found(s.Timeout.String(), wantTimeout))
+	}
+	c.atMost("sandbox.cpu_weight", s.CPUWeight, maxWeight)
+	c.atMost("sandbox.open_files", s.OpenFiles, maxOpenFiles)
+	c.oneOf("sandbox.background.keep", string(s.Background.Keep), string(KeepNone), string(KeepJobs), string(KeepAll))
+	c.atMost("sandbox.background.jobs", s.Background.Jobs, maxJobs)
+	if s.Background.Log > maxLog {
+		c.fail("sandbox.background.log", found(s.Background.Log.String(), "at most "+maxLog.String()))
+	}
+	if s.Background.Timeout < 0 && s.Background.Timeout != TimeoutNone {
+		c.fail("sandbox.background.timeout", found(s.Background.Timeout.String(), wantTimeout))
 	}
 	c.oneOf("sandbox.network", string(s.Network), string(NetworkNone), string(NetworkSession))
 	c.trees("sandbox.read", s.Read)

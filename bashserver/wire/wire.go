@@ -93,16 +93,19 @@ const (
 	LimitMemory  uint64 = 1 << 1
 	LimitTimeout uint64 = 1 << 2
 	LimitOutput  uint64 = 1 << 3
+
+	LimitCPU           uint64 = 1 << 4 // it had to wait for its share of the processors
+	LimitTmp           uint64 = 1 << 5 // a private folder was full when it failed
+	LimitFileSize      uint64 = 1 << 6
+	LimitSessionPids   uint64 = 1 << 7 // the limits of all commands together
+	LimitSessionMemory uint64 = 1 << 8
 )
 
 // Hint is what RecHint asks bashd to say on a command's stderr. The texts are bashd's own; an unknown hint is an error.
 type Hint uint64
 
-// Hints.
+// Hints. 1 to 3 were the limits, which RecEnded says.
 const (
-	HintPids    Hint = 1 // a fork was refused by the limit on processes
-	HintMemory  Hint = 2 // the limit on memory was reached
-	HintTimeout Hint = 3 // the command runs out of time and is about to be killed
 	HintRepo    Hint = 4 // a repository or protected name was made and moved aside
 	HintGit     Hint = 5 // git tried to write the configuration of a protected repository
 )

@@ -235,6 +235,7 @@ type reply struct {
 	Stderr    string   `json:"stderr"`
 	Truncated bool     `json:"truncated"`
 	LimitsHit []string `json:"limits_hit"`
+	Notes     []string `json:"notes"`
 }
 
 // client is sharness-bash at the server of this session.

@@ -39,6 +39,8 @@ import os; os._exit(0)'`, "pids", "can't start new thread", 0, 30 * time.Second}
 	{"memory", `python3 -c 'b = bytearray(200 << 20); print("got it")' || echo refused $?`, "memory", "refused 137", 0, 30 * time.Second},
 	{"memory in private folders", `for d in /tmp /var/tmp /dev/shm ~; do head -c 20M /dev/zero > $d/x; done; echo after $?`, "memory", "", -1, 30 * time.Second},
 	{"disk", `for d in /tmp /var/tmp /dev/shm ~; do head -c 30M /dev/zero > $d/x; echo full $?; rm $d/x; done; echo again > /tmp/y && cat /tmp/y`, "", "full 1\nfull 1\nfull 1\nfull 1\nagain", 0, 30 * time.Second},
+	{"full private folder", `head -c 30M /dev/zero > /tmp/x`, "tmp", "", 1, 30 * time.Second},
+	{"file size", `truncate -s 70M big; exit $?`, "file_size", "", 153, 30 * time.Second},
 	{"time", `trap '' TERM INT; echo begun; sleep 60 & sleep 60; wait`, "timeout", "begun", -1, 6 * time.Second},
 	{"time of a daemon", `setsid sh -c 'trap "" TERM; sleep 60' & wait`, "timeout", "", -1, 6 * time.Second},
 	{"output", `yes | head -c 100000000; echo not reached`, "output", "", -1, 30 * time.Second},
@@ -48,7 +50,7 @@ import os; os._exit(0)'`, "pids", "can't start new thread", 0, 30 * time.Second}
 func small(m *manifest.Manifest) {
 	m.Sandbox.Memory, m.Sandbox.Tmp = 64*manifest.MiB, 24*manifest.MiB
 	m.Sandbox.Timeout = manifest.Timeout(4 * time.Second)
-	m.Sandbox.Output = manifest.MiB
+	m.Sandbox.Output, m.Sandbox.FileSize = manifest.MiB, 64*manifest.MiB
 }
 
 func TestLimitsOfACommandHoldAndAreReported(t *testing.T) {
@@ -75,6 +77,9 @@ func TestLimitsOfACommandHoldAndAreReported(t *testing.T) {
 				t.Errorf("truncated %v, %d bytes", r.Truncated, len(r.Stdout)+len(r.Stderr))
 			}
 			if c.limit != "" {
+				if !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, "the user can raise sandbox."+c.limit) }) {
+					t.Errorf("notes %q: want a sentence about %s", r.Notes, c.limit)
+				}
 				x.wantEvent("limit.hit", func(e event.Event) bool {
 					return e.Type == event.LimitHit && e.Data["limit"] == c.limit // the second of a kind is only counted for a while
 				})

@@ -76,7 +76,7 @@ func processes(agent int) []string {
 func groups(t testing.TB, id string) []string {
 	t.Helper()
 	var found []string
-	for _, h := range []string{"", "pids", "memory", "unified"} {
+	for _, h := range []string{"", "pids", "memory", "cpu", "blkio", "unified"} {
 		root := filepath.Join("/sys/fs/cgroup", h, "sharness", id)
 		err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 			if os.IsNotExist(err) {

@@ -1,0 +1,222 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sharness/sharness/bashserver/wire"
+	"github.com/sharness/sharness/launcher/stage"
+	"golang.org/x/sys/unix"
+)
+
+// budget is what all commands of a session have together, and what each has of time and io.
+type budget struct {
+	group  *cgroup // of all commands
+	share  share   // of one command
+	shares shares  // version 1: the groups that have it
+}
+
+// openBudget makes the group that those of commands lie in.
+func (s *Session) openBudget() (*budget, error) {
+	m, b := s.Manifest, &budget{}
+	var err error
+	if b.share, err = shareFor(m.Sandbox.CPUWeight, m.Sandbox.CPU, m.Sandbox.IORead, m.Sandbox.IOWrite, s.Workspace); err != nil {
+		return nil, err
+	}
+	// The groups of commands say themselves what they get of processors; this one is there for the bound around them.
+	all := share{weight: m.Session.CPUWeight, percent: m.Session.CPU}
+	b.group, err = newCgroup(s.cgroupPath("commands"), cgroupLimits{pids: m.Session.Pids, memory: uint64(m.Session.Memory), share: &all})
+	if err != nil {
+		return nil, err
+	}
+	return b, nil
+}
+
+func (b *budget) close() []error {
+	return []error{b.shares.remove(), b.group.kill(), b.group.delete()}
+}
+
+// limitsFor are those of the group of one command.
+func (sv *server) limitsFor(slot int) (cgroupLimits, error) {
+	m, b := sv.s.Manifest, sv.budget
+	joins, err := b.shares.of(slot, b.group.path, b.share)
+	lim := cgroupLimits{pids: m.Sandbox.Pids + stagePids, memory: uint64(m.Sandbox.Memory), joins: joins}
+	if joins == nil {
+		lim.share = &b.share
+	}
+	return lim, err
+}
+
+// met is what was counted when a command began; groups that several use count for all of them.
+type met struct {
+	sessionPids uint64
+	throttled   uint64 // microseconds
+}
+
+func (sv *server) meter(cg *cgroup) met {
+	if cg.joined != nil {
+		cg = cg.joined
+	}
+	return met{sessionPids: sv.budget.group.pidsRefused(), throttled: cg.throttled()}
+}
+
+// slowedBy is from when on a command is told that its share of the processors was what made it slow.
+const slowedBy = time.Second
+
+// limits are the bits of RecEnded.
+func (sv *server) limits(dom *domain, c *runningCommand, x exit, before met, full bool) uint64 {
+	var bits uint64
+	set := func(bit uint64, hit bool) {
+		if hit {
+			bits |= bit
+		}
+	}
+	failed := x.signal != 0 || x.status != 0
+	own, above := dom.cgroup.refusedPids()
+	now := sv.meter(dom.cgroup)
+	set(wire.LimitPids, own)
+	// The session's count says that somebody was refused while this command ran: told to those that failed.
+	set(wire.LimitSessionPids, above || !own && failed && now.sessionPids > before.sessionPids)
+	own, above = dom.cgroup.outOfMemory()
+	set(wire.LimitMemory, own)
+	set(wire.LimitSessionMemory, above)
+	set(wire.LimitCPU, now.throttled > before.throttled+uint64(slowedBy.Microseconds()))
+	// RLIMIT_FSIZE is told by a signal; a shell passes that of its last command on as a status.
+	set(wire.LimitFileSize, sv.s.Manifest.Sandbox.FileSize > 0 && (x.signal == int(unix.SIGXFSZ) || x.status == 128+int(unix.SIGXFSZ)))
+	set(wire.LimitTmp, failed && full)
+	switch c.reason() {
+	case wire.ReasonTimeout:
+		bits |= wire.LimitTimeout
+	case wire.ReasonOutputLimit:
+		bits |= wire.LimitOutput
+	}
+	return bits
+}
+
+// pidsRefused counts how often a process was refused by this group's own limit, or, on version 1, to a member of it.
+func (c *cgroup) pidsRefused() uint64 {
+	return max(counter(filepath.Join(c.dirs[0], "pids.events.local"), "max"), counter(filepath.Join(c.dirs[0], "pids.events"), "max"))
+}
+
+// refusedPids says whether a process was refused to a member, by this group's limit or by that of a group above. Version 1, and
+// version 2 before Linux 6.11, count at the member's group whoever refused: there the peak tells them apart (Linux 6.1).
+func (c *cgroup) refusedPids() (own, above bool) {
+	if counter(filepath.Join(c.dirs[0], "pids.events"), "max") == 0 {
+		return false, false
+	}
+	limit, err := readNumber(filepath.Join(c.dirs[0], "pids.max"))
+	if err != nil {
+		return true, false
+	}
+	peak, err := readNumber(filepath.Join(c.dirs[0], "pids.peak"))
+	own = err != nil || peak >= limit
+	return own, !own
+}
+
+// outOfMemory says whether a member was killed for want of memory, of this group's or of that of a group above. A victim counts
+// for its own group, whose other counters say whose limit it was. On version 1 that is the peak (failcnt counts nothing on new
+// kernels).
+func (c *cgroup) outOfMemory() (own, above bool) {
+	if c.v2 != nil {
+		events := filepath.Join(c.dirs[0], "memory.events")
+		killed := counter(events, "oom_kill") > 0
+		own = killed && counter(events, "oom") > 0
+		return own, killed && !own
+	}
+	dir := c.dirs[1]
+	if counter(filepath.Join(dir, "memory.oom_control"), "oom_kill") == 0 {
+		return false, false
+	}
+	limit, err := readNumber(filepath.Join(dir, "memory.limit_in_bytes"))
+	if err != nil {
+		return true, false
+	}
+	for _, file := range []string{"memory.max_usage_in_bytes", "memory.memsw.max_usage_in_bytes"} {
+		peak, err := readNumber(filepath.Join(dir, file))
+		own = own || err == nil && peak >= limit
+	}
+	return own, !own
+}
+
+func readNumber(path string) (n uint64, err error) {
+	data, err := os.ReadFile(path)
+	if err == nil {
+		_, err = fmt.Sscan(string(data), &n)
+	}
+	return n, err
+}
+
+// commandRlimits are those of every domain, with what the manifest says of a command's.
+func (s *Session) commandRlimits() []stage.Rlimit {
+	all := rlimits()
+	m := s.Manifest.Sandbox
+	for i := range all {
+		if all[i].Resource == unix.RLIMIT_NOFILE {
+			all[i].Soft, all[i].Hard = min(1024, uint64(m.OpenFiles)), uint64(m.OpenFiles)
+		}
+	}
+	if m.FileSize > 0 {
+		all = append(all, stage.Rlimit{Resource: unix.RLIMIT_FSIZE, Soft: uint64(m.FileSize), Hard: uint64(m.FileSize)})
+	}
+	return all
+}
+
+// privateFolders are those of a command's that sandbox.tmp bounds.
+var privateFolders = []string{"tmp", "var/tmp", "dev/shm", viewHome[1:]}
+
+// spaces are a command's private folders, held while it runs: the namespace that shows them goes with its last process.
+type spaces []int
+
+// openSpaces opens them below the root of pid 1, which is read-only and none of whose folders the command can replace.
+func openSpaces(pid int) spaces {
+	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil // it has ended
+	}
+	defer unix.Close(root)
+	var sp spaces
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
+	for _, dir := range privateFolders {
+		if fd, err := unix.Openat2(root, dir, &how); err == nil {
+			sp = append(sp, fd)
+		}
+	}
+	return sp
+}
+
+// fullBelow is the room that is as good as none.
+const fullBelow = 64 << 10
+
+// full says whether one of them has no room left.
+func (sp spaces) full() bool {
+	for _, fd := range sp {
+		var st unix.Statfs_t
+		if unix.Fstatfs(fd, &st) == nil && st.Type == unix.TMPFS_MAGIC && st.Blocks > 0 &&
+			(st.Bavail*uint64(st.Bsize) < fullBelow || st.Files > 0 && st.Ffree == 0) {
+			return true
+		}
+	}
+	return false
+}
+
+func (sp spaces) close() {
+	for _, fd := range sp {
+		unix.Close(fd)
+	}
+}
+
+// firstVictim is the oom_score_adj of a command: when the host itself runs out of memory, one of them is ended before anything
+// else, the server and the orchestrator not before the last of them (proc(5)). A process without CAP_SYS_RESOURCE cannot lower
+// what one with it has set.
+const firstVictim = "900"
+
+// offer makes a domain the first that the kernel ends for want of memory. It comes before the stage has forked.
+func offer(pid int) error {
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(firstVictim), 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("oom_score_adj of a command: %w", err)
+	}
+	return nil
+}
