@@ -106,8 +106,8 @@ type Hint uint64
 
 // Hints. 1 to 3 were the limits, which RecEnded says.
 const (
-	HintRepo    Hint = 4 // a repository or protected name was made and moved aside
-	HintGit     Hint = 5 // git tried to write the configuration of a protected repository
+	HintRepo Hint = 4 // a repository or protected name was made and moved aside
+	HintGit  Hint = 5 // git tried to write the configuration of a protected repository
 )
 
 // Command is what the request memfd holds: what the stage of a command executes after it has dropped everything.
