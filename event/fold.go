@@ -11,7 +11,7 @@ import (
 type FoldOptions struct {
 	Interval    time.Duration // a repeated key gets one summary in this time at first; default 10 s
 	MaxInterval time.Duration // the interval doubles up to this while a key goes on; default 10 min
-	MaxKeys     int           // keys remembered at once; default 1024
+	MaxKeys     int           // keys of one class remembered at once; default 1024
 	Burst       int           // lines of one class before its budget counts; default 500
 	PerSecond   float64       // what a class's budget gets back; default 5
 }
@@ -22,6 +22,7 @@ type FoldOptions struct {
 type Folder struct {
 	o       FoldOptions
 	keys    map[[32]byte]*entry
+	held    map[Class]int // how many of keys are of a class
 	budgets map[Class]*budget
 	counts  Counts
 }
@@ -32,10 +33,11 @@ type Counts struct {
 	Emitted  uint64 `json:"emitted"`  // let through as they were
 	Folded   uint64 `json:"folded"`   // counted in a summary, written or still to be written
 	Dropped  uint64 `json:"dropped"`  // over the budget of their class
-	Overflow uint64 `json:"overflow"` // emitted without being remembered, because the key table was full
+	Overflow uint64 `json:"overflow"` // emitted without being remembered, because the key table of its class was full
 }
 
 type entry struct {
+	class    Class
 	last     *Event
 	since    time.Time // of the first occurrence that the next summary counts
 	due      time.Time
@@ -66,7 +68,7 @@ func NewFolder(o FoldOptions) *Folder {
 	if o.PerSecond <= 0 {
 		o.PerSecond = 5
 	}
-	return &Folder{o: o, keys: map[[32]byte]*entry{}, budgets: map[Class]*budget{}}
+	return &Folder{o: o, keys: map[[32]byte]*entry{}, held: map[Class]int{}, budgets: map[Class]*budget{}}
 }
 
 // Add takes one event and returns it when it is to be written now, nil when it is counted.
@@ -94,11 +96,12 @@ func (f *Folder) Add(e *Event, now time.Time) *Event {
 	if out == nil {
 		return nil // not remembered: its next occurrence is a first one again, and may find budget
 	}
-	if len(f.keys) >= f.o.MaxKeys {
+	if f.held[class] >= f.o.MaxKeys {
 		f.counts.Overflow++
 		return out
 	}
-	f.keys[key] = &entry{due: now.Add(f.o.Interval), interval: f.o.Interval}
+	f.held[class]++
+	f.keys[key] = &entry{class: class, due: now.Add(f.o.Interval), interval: f.o.Interval}
 	return out
 }
 
@@ -138,6 +141,7 @@ func (f *Folder) collect(now time.Time, all bool) []*Event {
 		}
 		if en.pending == 0 {
 			delete(f.keys, key)
+			f.held[en.class]--
 			continue
 		}
 		out = append(out, en.summary())

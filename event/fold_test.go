@@ -136,6 +136,25 @@ func TestFolderHoldsAsManyKeysAsItMay(t *testing.T) {
 	checkSum(t, f.Counts())
 }
 
+// Repetitions that cannot be counted are written, and use up the budget of what else comes.
+func TestKeysOfOneClassLeaveTheOthersTheirs(t *testing.T) {
+	f := NewFolder(FoldOptions{MaxKeys: 4, Burst: 100})
+	for i := range 50 {
+		f.Add(&Event{Type: FileDenied, Time: start, Door: fmt.Sprint(i)}, start)
+	}
+	if f.Add(denial("/bin/sh"), start) == nil || f.Add(denial("/bin/sh"), start) != nil {
+		t.Error("the second of a key was not counted, because of another class")
+	}
+	f.Tick(start.Add(time.Hour)) // the second is written, the others are forgotten
+	for range 2 {
+		f.Add(&Event{Type: FileDenied, Time: start, Door: "new"}, start.Add(time.Hour))
+	}
+	if got := f.Counts(); got.Folded != 2 {
+		t.Errorf("got %+v, want room again for keys of files", got)
+	}
+	checkSum(t, f.Counts())
+}
+
 func TestFlushHoldsNothingBack(t *testing.T) {
 	f := NewFolder(FoldOptions{})
 	for range 5 {
