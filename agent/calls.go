@@ -57,6 +57,10 @@ func processCall(name string, nr int, t topic) call {
 func netCall(name string, nr int, t topic) call  { return is(name, nr, t, bpf.TraceClassCLASS_NET) }
 func fileCall(name string, nr int, t topic) call { return is(name, nr, t, bpf.TraceClassCLASS_FILE) }
 
+// writeCall is one that a read-only mount refuses, nameCall one that changes a name besides, which a mount upon it refuses.
+func writeCall(name string, nr int, t topic) call { return fileCall(name, nr, t).also(rofs) }
+func nameCall(name string, nr int, t topic) call  { return writeCall(name, nr, t).also(busy) }
+
 const (
 	noSys   = bpf.TraceCallFlagCALL_NOSYS
 	unreach = bpf.TraceCallFlagCALL_UNREACH
@@ -64,6 +68,8 @@ const (
 	msghdr  = bpf.TraceCallFlagCALL_MSGHDR
 	maps    = bpf.TraceCallFlagCALL_MAPS
 	vma     = bpf.TraceCallFlagCALL_VMA
+	rofs    = bpf.TraceCallFlagCALL_ROFS
+	busy    = bpf.TraceCallFlagCALL_BUSY
 )
 
 // common are the calls of every architecture. ENOSYS counts only where our own filter answers it.
@@ -179,24 +185,28 @@ var common = []call{
 	netCall("recvmmsg", unix.SYS_RECVMMSG, aboutNet).fd(0),
 
 	fileCall("fcntl", unix.SYS_FCNTL, aboutFcntl).fd(0),
-	fileCall("fchmod", unix.SYS_FCHMOD, aboutMode).fd(0),
-	fileCall("fchmodat", unix.SYS_FCHMODAT, aboutMode).at(0, 1),
-	fileCall("fchmodat2", unix.SYS_FCHMODAT2, aboutMode).at(0, 1),
-	fileCall("mkdirat", unix.SYS_MKDIRAT, aboutMode).at(0, 1),
-	fileCall("mknodat", unix.SYS_MKNODAT, aboutMode).at(0, 1),
+	writeCall("fchmod", unix.SYS_FCHMOD, aboutMode).fd(0),
+	writeCall("fchmodat", unix.SYS_FCHMODAT, aboutMode).at(0, 1),
+	writeCall("fchmodat2", unix.SYS_FCHMODAT2, aboutMode).at(0, 1),
+	writeCall("mkdirat", unix.SYS_MKDIRAT, aboutMode).at(0, 1),
+	writeCall("mknodat", unix.SYS_MKNODAT, aboutMode).at(0, 1),
 
-	fileCall("openat", unix.SYS_OPENAT, aboutPath).at(0, 1),
-	fileCall("openat2", unix.SYS_OPENAT2, aboutPath).at(0, 1),
-	fileCall("truncate", unix.SYS_TRUNCATE, aboutPath).path(0),
-	fileCall("fchownat", unix.SYS_FCHOWNAT, aboutPath).at(0, 1),
-	fileCall("utimensat", unix.SYS_UTIMENSAT, aboutPath).at(0, 1),
-	fileCall("setxattr", unix.SYS_SETXATTR, aboutPath).path(0),
-	fileCall("lsetxattr", unix.SYS_LSETXATTR, aboutPath).path(0),
-	fileCall("removexattr", unix.SYS_REMOVEXATTR, aboutPath).path(0),
-	fileCall("unlinkat", unix.SYS_UNLINKAT, aboutPath).at(0, 1),
-	fileCall("renameat2", unix.SYS_RENAMEAT2, aboutPath).at(2, 3),
-	fileCall("linkat", unix.SYS_LINKAT, aboutPath).at(2, 3),
-	fileCall("symlinkat", unix.SYS_SYMLINKAT, aboutPath).at(1, 2),
+	writeCall("openat", unix.SYS_OPENAT, aboutPath).at(0, 1),
+	writeCall("openat2", unix.SYS_OPENAT2, aboutPath).at(0, 1),
+	writeCall("truncate", unix.SYS_TRUNCATE, aboutPath).path(0),
+	writeCall("fchownat", unix.SYS_FCHOWNAT, aboutPath).at(0, 1),
+	writeCall("fchown", unix.SYS_FCHOWN, aboutPath).fd(0),
+	writeCall("utimensat", unix.SYS_UTIMENSAT, aboutPath).at(0, 1),
+	writeCall("setxattr", unix.SYS_SETXATTR, aboutPath).path(0),
+	writeCall("lsetxattr", unix.SYS_LSETXATTR, aboutPath).path(0),
+	writeCall("fsetxattr", unix.SYS_FSETXATTR, aboutPath).fd(0),
+	writeCall("removexattr", unix.SYS_REMOVEXATTR, aboutPath).path(0),
+	writeCall("lremovexattr", unix.SYS_LREMOVEXATTR, aboutPath).path(0),
+	writeCall("fremovexattr", unix.SYS_FREMOVEXATTR, aboutPath).fd(0),
+	nameCall("unlinkat", unix.SYS_UNLINKAT, aboutPath).at(0, 1),
+	nameCall("renameat2", unix.SYS_RENAMEAT2, aboutPath).at(2, 3),
+	writeCall("linkat", unix.SYS_LINKAT, aboutPath).at(2, 3),
+	writeCall("symlinkat", unix.SYS_SYMLINKAT, aboutPath).at(1, 2),
 }
 
 var calls = func() map[int]call {
@@ -221,6 +231,9 @@ func callTable(o Options) [maxCalls]bpf.TraceCall {
 		}
 		if !o.Maps {
 			c.spec.Flags &^= uint32(maps)
+		}
+		if !o.Files {
+			c.spec.Flags &^= uint32(rofs | busy)
 		}
 		table[nr] = c.spec
 	}

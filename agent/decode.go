@@ -89,6 +89,7 @@ type Event struct {
 	Arch    uint32 // of a Killed: AUDIT_ARCH_*
 	NoExec  bool   // the descriptor's file is on a noexec mount
 	ByFD    bool   // the mapping's file was looked up by descriptor
+	WideNR  bool   // the call was made with bits in its number that the kernel leaves out
 }
 
 var errRecord = errors.New("trace: a record that is none of ours")
@@ -142,7 +143,8 @@ func decodeEvent(raw []byte) (*Event, error) {
 		Proc: proc(who.Pid, who.Tid, who.NsPid, who.Parent, who.StartNs, who.ParentStartNs, who.Uid, who.Euid, who.Comm),
 		Exe:  texts[bpf.TraceTextTEXT_EXE], Asked: texts[bpf.TraceTextTEXT_ASKED], Base: texts[bpf.TraceTextTEXT_BASE],
 		NR: int(r.Nr), Errno: unix.Errno(-r.Ret), Args: r.Args, Repeats: r.Repeats, Class: classNames[r.Class], Arch: r.Arch,
-		NoExec: h.Flags&bpf.TraceRecordFlagFLAG_NOEXEC != 0, ByFD: h.Flags&bpf.TraceRecordFlagFLAG_BY_FD != 0}
+		NoExec: h.Flags&bpf.TraceRecordFlagFLAG_NOEXEC != 0, ByFD: h.Flags&bpf.TraceRecordFlagFLAG_BY_FD != 0,
+		WideNR: h.Flags&bpf.TraceRecordFlagFLAG_WIDE_NR != 0}
 	if h.Flags&bpf.TraceRecordFlagFLAG_ADDR != 0 {
 		e.Address, e.Asked.Text = []byte(e.Asked.Text), ""
 	}

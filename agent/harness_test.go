@@ -19,12 +19,13 @@ import (
 	"github.com/sharness/sharness/internal/kerneltest"
 )
 
-func TestMain(m *testing.M) {
-	kerneltest.MainWithoutCgo(m, map[string]kerneltest.Func{
-		"attempts": attemptsChild, "thread": threadChild, "race": raceChild, "flood": floodChild, "distinct": distinctChild,
-		"killed": killedChild, "unread": unreadChild, "tree": treeChild,
-	})
+// children are what tests run in a process of their own.
+var children = map[string]kerneltest.Func{
+	"attempts": attemptsChild, "thread": threadChild, "race": raceChild, "flood": floodChild, "distinct": distinctChild,
+	"killed": killedChild, "unread": unreadChild, "tree": treeChild,
 }
+
+func TestMain(m *testing.M) { kerneltest.MainWithoutCgo(m, children) }
 
 // group is a cgroup of this test in the cgroup2 hierarchy.
 type group struct{ dir string }

@@ -14,7 +14,9 @@ const (
 	causeLandlock = "landlock"
 	causeView     = "view"
 	causeSeccomp  = "seccomp"
-	causeNet      = "net" // nothing but loopback exists in the network namespace
+	causeNet      = "net"     // nothing but loopback exists in the network namespace
+	causeMount    = "mount"   // a mount that is read-only, or upon the name
+	causeProtect  = "protect" // such a mount for a protected name
 	causeDAC      = "dac"
 	causeUnknown  = "unknown"
 )
@@ -61,6 +63,9 @@ func (p *Policy) judge(c call, e *Event) verdict {
 		p.judgeNet(&v, c, e)
 	case aboutMode, aboutPath:
 		p.judgePath(&v, c, e)
+	}
+	if e.WideNR {
+		v.door = "exec-abi" // to get past what compares the number
 	}
 	return v
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -27,13 +28,15 @@ func (p *Policy) judgePath(v *verdict, c call, e *Event) {
 			v.cause = p.ifHolds(causeSeccomp) // a device, which needs a capability besides
 		}
 		return
-	case slices.Contains(p.Exec, v.path) || slices.Contains(p.Libraries, v.path):
+	case writes && (slices.Contains(p.Exec, v.path) || slices.Contains(p.Libraries, v.path) || v.path == p.Client):
 		v.door = "exec-swap"
-	case p.protected(v.path):
+	case writes && p.protected(v.path):
 		v.door = "file-git"
 	case in(v.path, "/sys/fs/cgroup"):
 		v.door = "cg-escape"
-	case in(v.path, "/proc") && writes:
+	case processDoor(v.path, e) != "":
+		v.door = processDoor(v.path, e)
+	case writes && (in(v.path, "/proc") || in(v.path, "/sys")):
 		v.door = "file-proc"
 	case changesMeta(c.name):
 		v.door = "file-meta"
@@ -43,6 +46,27 @@ func (p *Policy) judgePath(v *verdict, c call, e *Event) {
 		v.door = "file-secret"
 	}
 	v.cause = p.ifHolds(causeLandlock)
+	if e.Errno == unix.EROFS || e.Errno == unix.EBUSY {
+		v.cause = p.ifHolds(causeMount)
+		if v.door == "file-git" {
+			v.cause = p.ifHolds(causeProtect)
+		}
+	}
+}
+
+// processDoor is the door of a file in the folder of a process but the caller's own: what lies there is its memory, its
+// descriptors, its root. Numbers are those of the caller's namespace, as far as it looks at its own /proc.
+func processDoor(name string, e *Event) string {
+	rest, ok := below(name, "/proc")
+	if !ok || rest == "" {
+		return ""
+	}
+	pid, file, _ := strings.Cut(rest[1:], "/")
+	n, err := strconv.ParseInt(pid, 10, 32)
+	if err != nil || file == "" || int(n) == e.Proc.NSPID {
+		return ""
+	}
+	return doorOf(aboutTrace, int32(n))
 }
 
 func in(name, dir string) bool { _, ok := below(name, dir); return ok }

@@ -12,11 +12,11 @@ import (
 
 // rules is a policy with everything in it.
 var rules = Policy{
-	Exec: []string{"/opt/agent/agent", "/opt/agent/run.py", "/usr/bin/rg"}, Libraries: []string{"/usr/lib/libc.so.6"},
-	Needs:     map[string][]string{"/opt/agent/run.py": {"/usr/bin/python3"}},
+	Exec: []string{"/opt/agent/agent", "/opt/agent/run.py", "/opt/agent/tool.sh", "/opt/agent/sh", "/opt/agent/hook", "/usr/bin/rg"}, Routed: []string{"/usr/bin/dash"}, Libraries: []string{"/usr/lib/libc.so.6"},
+	Needs:     map[string]string{"/opt/agent/run.py": "/usr/bin/python3", "/opt/agent/tool.sh": "/opt/agent/sh", "/opt/agent/sh": "/lib/ld.so", "/opt/agent/hook": "/usr/bin/dash"},
 	Links:     map[string]string{"/bin": "/usr/bin"},
 	Workspace: "/work", State: "/state", Scratch: []string{"/tmp"}, Protected: []string{"/work/.git"},
-	Layers: []string{"landlock", "view", "seccomp", "net"},
+	Layers: []string{"landlock", "view", "seccomp", "net", "mount", "protect"}, Client: "/run/sharness/bin/sharness-bash",
 }
 
 func asks(path string) *Event {
@@ -64,6 +64,8 @@ func TestJudge(t *testing.T) {
 		{"beside the workspace", "execve", asks("/workspace/y"), event.ExecDenied, "exec-direct", "view", "/workspace/y"},
 		{"tmp", "execve", asks("/tmp/a"), event.ExecDenied, "exec-workspace", "view", "/tmp/a"},
 		{"script whose interpreter is not pinned", "execve", asks("/opt/agent/run.py"), event.ExecDenied, "exec-direct", "view", "/usr/bin/python3"},
+		{"script whose interpreter's loader is not", "execve", asks("/opt/agent/tool.sh"), event.ExecDenied, "exec-direct", "view", "/lib/ld.so"},
+		{"script for a routed shell", "execve", asks("/opt/agent/hook"), event.ExecDenied, "exec-direct", "unknown", "/opt/agent/hook"},
 		{"pinned", "execve", asks("/usr/bin/rg"), event.ExecDenied, "exec-direct", "unknown", "/usr/bin/rg"},
 		{"descriptor under a filter", "execveat", with(unix.EPERM).and(func(e *Event) { e.Base.Text = "/usr/bin/env" }), event.ExecDenied, "exec-direct", "seccomp", "/usr/bin/env"},
 		{"memfd by descriptor", "execveat", asks("").and(func(e *Event) { e.Base = Text{Text: "/memfd:a", Detached: true}; e.Image = &Image{} }), event.ExecDenied, "exec-memfd", "view", "/memfd:a"},
@@ -116,6 +118,16 @@ func TestJudge(t *testing.T) {
 		{"hook", "openat", asks("/work/.git/hooks/pre-commit").and(func(e *Event) { e.Args[2] = unix.O_WRONLY | unix.O_CREAT }), event.FileDenied, "file-git", "landlock", "/work/.git/hooks/pre-commit"},
 		{"sysctl", "openat", asks("/proc/sys/kernel/core_pattern").and(func(e *Event) { e.Args[2] = unix.O_WRONLY }), event.FileDenied, "file-proc", "landlock", "/proc/sys/kernel/core_pattern"},
 		{"swap", "openat", asks("/usr/bin/rg").and(func(e *Event) { e.Args[2] = unix.O_RDWR }), event.FileDenied, "exec-swap", "landlock", "/usr/bin/rg"},
+		{"hook through /proc", "openat", asks("/proc/self/root/work/.git/config").and(func(e *Event) { e.Args[2] = unix.O_WRONLY; e.Errno = unix.EROFS }), event.FileDenied, "file-git", "protect", "/work/.git/config"},
+		{"reading a hook", "openat", asks("/work/.git/hooks/pre-commit"), event.FileDenied, "file-secret", "landlock", "/work/.git/hooks/pre-commit"},
+		{"renaming what is mounted upon", "renameat2", asks("/work/.git").and(func(e *Event) { e.Errno = unix.EBUSY }), event.FileDenied, "file-git", "protect", "/work/.git"},
+		{"mode on a read-only mount", "fchmodat", asks("/usr/a").and(func(e *Event) { e.Args[2] = 0o755; e.Errno = unix.EROFS }), event.FileDenied, "file-meta", "mount", "/usr/a"},
+		{"memory of pid 1", "openat", asks("/proc/1/mem"), event.FileDenied, "pid1", "landlock", "/proc/1/mem"},
+		{"root of another", "openat", asks("/proc/77/root/etc/x"), event.FileDenied, "ptrace", "landlock", "/proc/77/root/etc/x"},
+		{"own folder", "openat", asks("/proc/42/mem").and(func(e *Event) { e.Proc.NSPID = 42 }), event.FileDenied, "file-secret", "landlock", "/proc/42/mem"},
+		{"client", "openat", asks("/run/sharness/bin/sharness-bash").and(func(e *Event) { e.Args[2] = unix.O_WRONLY }), event.FileDenied, "exec-swap", "landlock", "/run/sharness/bin/sharness-bash"},
+		{"number with high bits", "unshare", with(unix.EPERM).and(func(e *Event) { e.WideNR = true }), event.NSDenied, "exec-abi", "seccomp", "flags 0x0"},
+		{"program through /proc", "execve", asks("/proc/self/root/usr/bin/env"), event.ExecDenied, "exec-direct", "view", "/usr/bin/env"},
 		{"cgroup", "openat", asks("/sys/fs/cgroup/cgroup.procs").and(func(e *Event) { e.Args[2] = unix.O_WRONLY }), event.FileDenied, "cg-escape", "landlock", "/sys/fs/cgroup/cgroup.procs"},
 	} {
 		c := calls[int(numberOf(tt.call))]

@@ -8,19 +8,19 @@ import (
 
 // Policy is what an errno is explained by. It is data: the paths as they are inside of the view.
 type Policy struct {
-	Exec      []string            `json:"exec"`      // pinned: may be executed
-	Libraries []string            `json:"libraries"` // may be mapped executable
-	Loaders   []string            `json:"loaders"`   // those of Exec that are dynamic loaders
-	Needs     map[string][]string `json:"needs"`     // what a pinned image starts with: its interpreter, its loader
-	Routed    []string            `json:"routed"`    // appear in the view as the client
-	Links     map[string]string   `json:"links"`     // folders that are symbolic links: /bin to /usr/bin
-	Workspace string              `json:"workspace"`
-	State     string              `json:"state"`
-	Scratch   []string            `json:"scratch"`   // other folders that can be written: /tmp, /dev/shm
-	Protected []string            `json:"protected"` // read-only names in the workspace, absolute
-	Layers    []string            `json:"layers"`    // those that hold in this session: landlock, view, seccomp, net, …
-	Client    string              `json:"client"`    // how a command is run instead; for hints
-	Stage     string              `json:"stage"`     // the program that tries the doors before it becomes the orchestrator
+	Exec      []string          `json:"exec"`      // pinned: may be executed
+	Libraries []string          `json:"libraries"` // may be mapped executable
+	Loaders   []string          `json:"loaders"`   // those of Exec that are dynamic loaders
+	Needs     map[string]string `json:"needs"`     // what the kernel starts a pinned image with: its interpreter, its loader
+	Routed    []string          `json:"routed"`    // appear in the view as the client
+	Links     map[string]string `json:"links"`     // folders that are symbolic links: /bin to /usr/bin
+	Workspace string            `json:"workspace"`
+	State     string            `json:"state"`
+	Scratch   []string          `json:"scratch"` // other folders that can be written: /tmp, /dev/shm
+	Protected []string          `json:"-"`       // names that nobody may write, absolute; found when tracing has begun
+	Layers    []string          `json:"layers"`  // those that hold in this session: landlock, view, seccomp, net, …
+	Client    string            `json:"client"`  // how a command is run instead; for hints
+	Stage     string            `json:"stage"`   // the program that tries the doors before it becomes the orchestrator
 }
 
 func (p *Policy) holds(layer string) bool { return slices.Contains(p.Layers, layer) }
@@ -38,6 +38,11 @@ func (p *Policy) resolve(e *Event) string {
 		asked = e.Base.Text + "/" + asked
 	}
 	clean := path.Clean(asked)
+	for _, own := range ownRoots {
+		if rest, ok := below(clean, own); ok {
+			clean = path.Join("/", rest)
+		}
+	}
 	for from, to := range p.Links {
 		if rest, ok := below(clean, from); ok {
 			return path.Join(to, rest)
@@ -45,6 +50,9 @@ func (p *Policy) resolve(e *Event) string {
 	}
 	return clean
 }
+
+// ownRoots lead a process to where it is.
+var ownRoots = []string{"/proc/self/root", "/proc/thread-self/root"}
 
 // below says whether name is dir or lies in it, and what follows.
 func below(name, dir string) (rest string, ok bool) {
@@ -68,15 +76,23 @@ func (p *Policy) protected(name string) bool {
 	return slices.ContainsFunc(p.Protected, func(dir string) bool { _, ok := below(name, dir); return ok })
 }
 
-// missing is what a pinned image needs to start and has not got.
+// missing is what a pinned image needs to start and has not got: its interpreter, or that one's own, or a loader.
 func (p *Policy) missing(image string) string {
-	for _, need := range p.Needs[image] {
-		if !slices.Contains(p.Exec, need) {
+	for range maxInterpreters {
+		need, has := p.Needs[image]
+		switch {
+		case !has:
+			return ""
+		case !slices.Contains(p.Exec, need) && !slices.Contains(p.Routed, need):
 			return need
 		}
+		image = need
 	}
 	return ""
 }
+
+// maxInterpreters is how many images the kernel starts in a row for one exec (fs/exec.c, exec_binprm).
+const maxInterpreters = 6
 
 // loader says whether an image is a dynamic loader that was run by name.
 func (p *Policy) loader(image string) bool {

@@ -41,6 +41,7 @@ enum record_flag {
 	FLAG_SOCKET = 1 << 14, /* sock_* are filled in */
 	FLAG_NOEXEC = 1 << 16, /* the file lies on a mount that is noexec */
 	FLAG_BY_FD = 1 << 17,  /* the mapping's file was taken from the descriptor, not from the mapping */
+	FLAG_WIDE_NR = 1 << 18, /* the register with the call's number had bits set that the kernel leaves out of it */
 };
 
 /* Each class of denials has a ring of its own: a flood of one cannot push out another's first. */
@@ -119,6 +120,8 @@ enum call_flag {
 	CALL_MSGHDR = 1 << 4,  /* addr is a struct msghdr */
 	CALL_MAPS = 1 << 5,    /* success makes an executable mapping of a file */
 	CALL_VMA = 1 << 6,     /* the first argument is an address: its file says what was refused */
+	CALL_ROFS = 1 << 7,    /* EROFS */
+	CALL_BUSY = 1 << 8,    /* EBUSY: the name is a mount point */
 };
 
 /* Indexes into the arguments, or -1. */

@@ -17,6 +17,8 @@ char _license[] SEC("license") = "GPL";
 
 #define EPERM 1
 #define EACCES 13
+#define EBUSY 16
+#define EROFS 30
 #define ENOSYS 38
 #define ENETUNREACH 101
 #define EHOSTUNREACH 113
@@ -262,12 +264,13 @@ static __always_inline void save_args(struct event *ev, struct pt_regs *regs)
 #endif
 }
 
+/* The whole register: the kernel calls by its lower half (do_syscall_64), and nothing of a program sets the upper. */
 static __always_inline __u64 call_number(struct pt_regs *regs)
 {
 #if defined(__TARGET_ARCH_x86)
 	return regs->orig_ax;
 #else
-	return regs->syscallno;
+	return (__u32)regs->syscallno;
 #endif
 }
 
@@ -546,8 +549,8 @@ int sys_exit(__u64 *ctx)
 	long ret = (long)ctx[1];
 	const volatile struct call *call;
 	struct scratch *s;
-	__u64 nr;
-	__u32 wanted;
+	__u64 wide;
+	__u32 nr, wanted;
 	int slot;
 
 	switch (ret) {
@@ -562,12 +565,19 @@ int sys_exit(__u64 *ctx)
 	case -EHOSTUNREACH:
 		wanted = CALL_UNREACH;
 		break;
+	case -EROFS:
+		wanted = CALL_ROFS;
+		break;
+	case -EBUSY:
+		wanted = CALL_BUSY;
+		break;
 	default:
 		if (!want_maps || (ret < 0 && ret >= -MAX_ERRNO))
 			return 0;
 		wanted = CALL_MAPS;
 	}
-	nr = call_number(regs);
+	wide = call_number(regs);
+	nr = wide;
 	if (nr >= MAX_CALLS)
 		return 0;
 	call = &calls[nr];
@@ -581,6 +591,8 @@ int sys_exit(__u64 *ctx)
 	s = begin_event(SCRATCH_EXIT, KIND_DENIAL, slot);
 	if (!s)
 		return 0;
+	if (wide != nr)
+		s->ev.head.flags |= FLAG_WIDE_NR;
 	save_args(&s->ev, regs);
 	s->ev.nr = nr;
 	s->ev.ret = ret;

@@ -34,6 +34,8 @@ const (
 	TraceCallFlagCALL_MSGHDR  TraceCallFlag = 16
 	TraceCallFlagCALL_MAPS    TraceCallFlag = 32
 	TraceCallFlagCALL_VMA     TraceCallFlag = 64
+	TraceCallFlagCALL_ROFS    TraceCallFlag = 128
+	TraceCallFlagCALL_BUSY    TraceCallFlag = 256
 )
 
 type TraceClass uint32
@@ -148,6 +150,7 @@ const (
 	TraceRecordFlagFLAG_SOCKET     TraceRecordFlag = 16384
 	TraceRecordFlagFLAG_NOEXEC     TraceRecordFlag = 65536
 	TraceRecordFlagFLAG_BY_FD      TraceRecordFlag = 131072
+	TraceRecordFlagFLAG_WIDE_NR    TraceRecordFlag = 262144
 )
 
 type TraceRepeat struct {
