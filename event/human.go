@@ -14,6 +14,9 @@ func Human(e *Event) string {
 			fmt.Fprintf(&b, format, Escape(s))
 		}
 	}
+	if e.Seq != 0 {
+		fmt.Fprintf(&b, " %d", e.Seq)
+	}
 	add(" %s", string(e.Type))
 	add(" [%s]", e.Door)
 	if e.Type == SessionStart {

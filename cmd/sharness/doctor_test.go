@@ -126,7 +126,7 @@ func TestDoctorEscapesWhatItShows(t *testing.T) {
 func TestDoctorAndEventsAsTyped(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	running := kerneltest.Running(t)
-	testscript.Run(t, testscript.Params{Files: []string{"testdata/doctor.txtar", "testdata/events.txtar"}, RequireExplicitExec: true,
+	testscript.Run(t, testscript.Params{Files: []string{"testdata/doctor.txtar", "testdata/events.txtar", "testdata/events_why.txtar"}, RequireExplicitExec: true,
 		// [since:6.3] is a kernel of that release or a newer one: what it should have is not asked of it.
 		Condition: func(cond string) (bool, error) {
 			var since kerneltest.Kernel

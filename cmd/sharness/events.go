@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,20 +29,22 @@ type eventFilter struct {
 	all     bool // the whole log, not its last session
 	door    string
 	typ     string
-	session string // found, not asked for
+	session string // the one to show; empty: any
 }
 
 func newEventsCmd() *cobra.Command {
 	var show eventFilter
 	var follow bool
 	cmd := &cobra.Command{
-		Use:   "events [FILE]",
+		Use:   "events [LOG]",
 		Short: "Read and follow the log of a session",
 		Long: `Read and follow the log of a session: one line an event, escaped, so that nothing an agent wrote can drive the
-terminal. FILE is by default the log in ` + logDir + ` that was written last. Logs there belong to root, so reading
-them takes sudo; one that you named with enforce --events FILE is yours.
+terminal. LOG is a file, the name of a manifest or of a session, and by default the log in ` + logDir + `
+that was written last. Logs there belong to root, so reading them takes sudo; one that you named with enforce --events
+FILE is yours.
 
-Shown is the session that began last, or with -f what happens from now on; with --all the whole log.`,
+Shown is the session that began last, or the one that was named, or with -f what happens from now on; with --all the
+whole log. The number behind the time is what sharness why explains.`,
 		Example:       "  sudo sharness events\n  sudo sharness events -f --door exec-direct\n  sudo sharness events --type exec.denied --json",
 		Args:          cobra.MaximumNArgs(1),
 		SilenceUsage:  true,
@@ -50,10 +53,11 @@ Shown is the session that began last, or with -f what happens from now on; with 
 			if err := show.check(); err != nil {
 				return &exitError{125, err}
 			}
-			path, err := chooseLog(args)
+			path, session, err := chooseLog(args)
 			if err != nil {
 				return &exitError{125, err}
 			}
+			show.session = session
 			bad, err := showLog(cmd.Context(), path, follow, show, cmd.OutOrStdout())
 			if err != nil {
 				return &exitError{125, fmt.Errorf("events: %w", err)}
@@ -84,25 +88,42 @@ func (f eventFilter) check() error {
 	return nil
 }
 
-func chooseLog(args []string) (string, error) {
+// chooseLog finds the log that was named, and the session when it was one of those.
+func chooseLog(args []string) (path, session string, err error) {
 	if len(args) == 1 {
-		return args[0], nil
+		return namedLog(args[0])
 	}
 	logs, err := filepath.Glob(filepath.Join(logDir, "*.jsonl"))
 	if err != nil {
-		return "", fmt.Errorf("events: list %s: %w", logDir, err)
+		return "", "", fmt.Errorf("events: list %s: %w", logDir, err)
 	}
-	var newest string
 	var at time.Time
-	for _, path := range logs {
-		if st, err := os.Stat(path); err == nil && st.Mode().IsRegular() && st.ModTime().After(at) {
-			newest, at = path, st.ModTime()
+	for _, log := range logs {
+		if st, err := os.Stat(log); err == nil && st.Mode().IsRegular() && st.ModTime().After(at) {
+			path, at = log, st.ModTime()
 		}
 	}
-	if newest == "" {
-		return "", fmt.Errorf("events: no log in %s that can be read; run sudo sharness events, or name a FILE", logDir)
+	if path == "" {
+		return "", "", fmt.Errorf("events: no log in %s that can be read; run it with sudo, or name a file", logDir)
 	}
-	return newest, nil
+	return path, "", nil
+}
+
+// namedLog takes a file, or what has its log in logDir: a manifest, a session (NAME-XXXX).
+func namedLog(name string) (path, session string, err error) {
+	if _, err := os.Stat(name); err == nil || strings.Contains(name, "/") {
+		return name, "", nil
+	}
+	of := func(manifest string) string { return filepath.Join(logDir, manifest+".jsonl") }
+	if _, err := os.Stat(of(name)); err == nil {
+		return of(name), "", nil
+	}
+	if i := strings.LastIndexByte(name, '-'); i > 0 {
+		if _, err := os.Stat(of(name[:i])); err == nil {
+			return of(name[:i]), name, nil
+		}
+	}
+	return name, "", nil
 }
 
 // showLog prints the events of path until its end or, following, until ctx is done. It returns how many lines were no
@@ -114,7 +135,7 @@ func showLog(ctx context.Context, path string, follow bool, show eventFilter, w 
 	}
 	defer func() { _ = log.file.Close() }()
 	switch {
-	case show.all:
+	case show.all, show.session != "" && !follow:
 	case follow:
 		err = log.toEnd()
 	default:

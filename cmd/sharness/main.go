@@ -78,7 +78,8 @@ fresh sandbox.
     sudo sharness manifest new --profile claude -- claude     write the manifest
     sudo sharness enforce -- claude                            work
     sharness doctor                                            what this host can do
-    sharness events -f                                         what was denied`,
+    sharness events -f                                         what was denied
+    sharness why 42                                            why, and what would change it`,
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -86,6 +87,6 @@ fresh sandbox.
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return refuse("%s: %w; see %s --help", cmd.Name(), err, cmd.CommandPath())
 	})
-	root.AddCommand(newEnforceCmd(), newLearnCmd(), newServeCmd(), newGCCmd(), newGitConfigCmd(), newManifestCmd(), newDoctorCmd(), newEventsCmd(), newDocsCmd())
+	root.AddCommand(newEnforceCmd(), newLearnCmd(), newServeCmd(), newGCCmd(), newGitConfigCmd(), newManifestCmd(), newDoctorCmd(), newEventsCmd(), newWhyCmd(), newDocsCmd())
 	return root
 }
