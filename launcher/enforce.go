@@ -41,9 +41,13 @@ type Options struct {
 	Dir       string      // the caller's working directory
 	Stdio     [3]*os.File // the caller's 0-2
 	Sinks     []sink.Spec // where events go
-	Notice    func(string)
-	Learn     *Learn              // run in a wide view and record, instead of holding what runs to its pins
-	Ready     func(socket string) // Serve: called when the socket answers
+
+	// EventsFiles reports refused calls that take a path too: open and its like.
+	EventsFiles bool
+
+	Notice func(string)
+	Learn  *Learn              // run in a wide view and record, instead of holding what runs to its pins
+	Ready  func(socket string) // Serve: called when the socket answers
 }
 
 // run is a session with its processes. Its fields are filled in the order of start and let go of in the other.
@@ -223,7 +227,7 @@ func (r *run) startServices(orchestrator bool) error {
 	var trace *traceConfig
 	var untraced error
 	if orchestrator {
-		trace, untraced = r.s.trace(r.group)
+		trace, untraced = r.s.trace(r.group, r.o.EventsFiles)
 		if untraced = r.observe(trace, untraced); untraced != nil && r.s.learn != nil {
 			return unlearned(untraced)
 		}
@@ -244,6 +248,7 @@ func (r *run) startServices(orchestrator bool) error {
 		return err
 	}
 	r.set = r.watcher.set
+	r.sink.protect(r.set)
 	for _, tree := range MissingTrees(r.o.Manifest) {
 		r.o.Notice("read " + tree + ": is not on this host; nothing is shown there")
 	}
@@ -264,7 +269,7 @@ func (r *run) startServices(orchestrator bool) error {
 func (r *run) reportLayers() {
 	r.events.Send(event.Event{Type: event.SessionStart, Data: map[string]any{
 		"manifest": r.s.Manifest.Name, "kernel": r.s.Features.Kernel, "landlock_abi": r.s.Decision.Landlock.ABI, "uid": r.s.UID,
-		"learn": r.s.learn != nil,
+		"learn": r.s.learn != nil, "workspace": r.s.Workspace.Name(),
 	}})
 	for _, l := range r.s.Decision.Layers {
 		if l.Holds {

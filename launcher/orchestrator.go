@@ -218,13 +218,20 @@ func (e *ChangedError) Error() string {
 	return fmt.Sprintf("%s %s: changed: sha256 was %s, is %s", e.What, e.Path, e.Old, e.New)
 }
 
-// hashMount hashes the file that a detached mount of a single file shows.
-func hashMount(mnt *os.File) (string, error) {
+// openMount opens the file that a detached mount of a single file shows.
+func openMount(mnt *os.File) (*os.File, error) {
 	fd, err := unix.Open(fmt.Sprintf("/proc/self/fd/%d", mnt.Fd()), unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return "", fmt.Errorf("open: %w", err)
+		return nil, fmt.Errorf("open: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), mnt.Name())
+	return os.NewFile(uintptr(fd), mnt.Name()), nil
+}
+
+func hashMount(mnt *os.File) (string, error) {
+	f, err := openMount(mnt)
+	if err != nil {
+		return "", err
+	}
 	defer f.Close()
 	return pin.HashFD(int(f.Fd()))
 }

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/event/sink"
 	"github.com/sharness/sharness/internal/confine"
 	"github.com/sharness/sharness/launcher/filter"
+	"github.com/sharness/sharness/launcher/protect"
 	"golang.org/x/sys/unix"
 )
 
@@ -35,6 +37,13 @@ type sinkProcess struct {
 	untraced error        // why the newest one traces nothing
 	keeper   *keeper
 	starts   uint64
+
+	files sync.Mutex // held while the files of opened are passed on, or others put in their place
+	over  bool       // they are not to be opened again
+
+	mu      sync.Mutex
+	names   []byte   // protected, as the tracer reads them; nil until they are known
+	namesTo *os.File // of a tracer that waits for them
 }
 
 // agentConfig is what cmd/sharness-agent reads.
@@ -54,34 +63,42 @@ func openSinks(s *Session, specs []sink.Spec) (opened []sink.Opened, err error) 
 			}
 		}
 	}()
-	ids := &sink.IDs{UID: s.User.UID, GID: s.User.GID, Groups: s.User.Groups}
 	for _, spec := range specs {
-		user := ids
-		if spec.Kind == sink.File {
-			if err := s.outside(filepath.Dir(spec.Path)); err != nil {
-				return opened, refusef("events: %w", err)
-			}
-		}
-		if spec == DefaultSink(s.Manifest.Name) {
-			user = nil // ours, in a folder of root's
-			if err := os.MkdirAll(logDir, 0o750); err != nil {
-				return opened, refusef("events: %w", err)
-			}
-		}
-		o, err := sink.Open(spec, user)
+		o, err := s.openSink(spec)
 		if err != nil {
-			return opened, &Refused{err}
+			return opened, err
 		}
 		opened = append(opened, o)
-		if spec.Kind != sink.File {
-			continue
-		}
-		// Once more by what is open: the name may have become another's, and the file may have other names.
-		if err := s.outsideFile(o.File); err != nil {
-			return opened, refusef("events: %w", err)
-		}
 	}
 	return opened, nil
+}
+
+func (s *Session) openSink(spec sink.Spec) (sink.Opened, error) {
+	user := &sink.IDs{UID: s.User.UID, GID: s.User.GID, Groups: s.User.Groups}
+	if spec.Kind == sink.File {
+		if err := s.outside(filepath.Dir(spec.Path)); err != nil {
+			return sink.Opened{}, refusef("events: %w", err)
+		}
+	}
+	if spec == DefaultSink(s.Manifest.Name) {
+		user = nil // ours, in a folder of root's
+		if err := os.MkdirAll(logDir, 0o750); err != nil {
+			return sink.Opened{}, refusef("events: %w", err)
+		}
+	}
+	o, err := sink.Open(spec, user)
+	if err != nil {
+		return sink.Opened{}, &Refused{err}
+	}
+	if spec.Kind != sink.File {
+		return o, nil
+	}
+	// Once more by what is open: the name may have become another's, and the file may have other names.
+	if err := s.outsideFile(o.File); err != nil {
+		o.File.Close()
+		return sink.Opened{}, refusef("events: %w", err)
+	}
+	return o, nil
 }
 
 // outside refuses a folder in which the session may write: it would read who watches it, and could take the log away or
@@ -153,7 +170,15 @@ func startSink(sp *spawner, s *Session, opened []sink.Opened, trace *traceConfig
 // start starts one process. A second one goes on with what lies in the channels; what the first had taken and not yet
 // written is lost, and its numbers are not used again.
 func (k *sinkProcess) start(sp *spawner, s *Session) (*helperProcess, error) {
-	config, files, err := sink.Arrange(s.ID, k.feeds, k.opened, nil)
+	k.files.Lock()
+	defer k.files.Unlock()
+	ours, theirs, err := socketpair(unix.SOCK_SEQPACKET)
+	if err != nil {
+		return nil, err
+	}
+	defer theirs.Close()
+	go k.rotate(ours, s)
+	config, files, err := sink.Arrange(s.ID, k.feeds, k.opened, theirs)
 	if err != nil {
 		return nil, err
 	}
@@ -163,8 +188,8 @@ func (k *sinkProcess) start(sp *spawner, s *Session) (*helperProcess, error) {
 		return nil, err
 	}
 	uid := helperUID(s.UID, helperAgent)
-	spec := helperSpec{name: "sharness-agent", uid: uid, gid: uid, events: files[1], extra: files[3:], drains: true}
-	agent := agentConfig{Config: config, Confine: confine.Drop{Landlock: s.helperLandlock(), Seccomp: progs}}
+	spec := helperSpec{name: "sharness-agent", uid: uid, gid: uid, control: theirs, events: files[1], extra: files[3:], drains: true}
+	agent := agentConfig{Config: config, Fold: foldFor(k.trace), Confine: confine.Drop{Landlock: s.helperLandlock(), Seccomp: progs}}
 	var ready *os.File
 	if k.trace != nil {
 		r, w, err := os.Pipe()
@@ -173,9 +198,16 @@ func (k *sinkProcess) start(sp *spawner, s *Session) (*helperProcess, error) {
 		}
 		defer r.Close()
 		defer w.Close()
+		namesR, namesW, err := os.Pipe()
+		if err != nil {
+			return nil, err
+		}
+		defer namesR.Close()
+		defer k.tell(namesW)
 		trace := *k.trace
 		trace.Ready = firstExtraFD + len(spec.extra)
-		spec.uid, spec.gid, spec.extra = 0, 0, append(spec.extra, w)
+		trace.Names = trace.Ready + 1
+		spec.uid, spec.gid, spec.extra = 0, 0, append(spec.extra, w, namesR)
 		agent.Trace, ready = &trace, r
 		if trace.Learn != nil {
 			trace.Learn = trace.Learn.at(firstExtraFD+len(spec.extra), k.starts > 0)
@@ -189,6 +221,7 @@ func (k *sinkProcess) start(sp *spawner, s *Session) (*helperProcess, error) {
 	}
 	if ready != nil {
 		spec.extra[agent.Trace.Ready-firstExtraFD].Close()
+		spec.extra[agent.Trace.Names-firstExtraFD].Close()
 		if err := awaitTracer(ready); err != nil {
 			// Enforcement stands without it: what is denied stays denied, and is not told.
 			k.untraced = err
@@ -202,6 +235,88 @@ func (k *sinkProcess) start(sp *spawner, s *Session) (*helperProcess, error) {
 	return p, nil
 }
 
+// foldFor widens the budgets where calls on files are reported: a session makes more different ones of them than of all the
+// others. It bounds the log to some megabytes all the same.
+func foldFor(t *traceConfig) event.FoldOptions {
+	if t == nil || !t.Files {
+		return event.FoldOptions{}
+	}
+	return event.FoldOptions{MaxKeys: 8192, Burst: 4096, PerSecond: 20}
+}
+
+// rotatePause is how long a request for new files waits after the last: who asks is a process that reads what a domain wrote.
+const rotatePause = 100 * time.Millisecond
+
+// rotate gives one process new files when it asks for them, which it does on SIGHUP: it cannot open any. A file that cannot
+// be opened again goes on as it is, wherever its name is now.
+func (k *sinkProcess) rotate(control *os.File, s *Session) {
+	defer control.Close()
+	sink.Requests(control, func() {
+		k.reopen(control, s)
+		time.Sleep(rotatePause)
+	})
+}
+
+func (k *sinkProcess) reopen(control *os.File, s *Session) {
+	k.files.Lock()
+	defer k.files.Unlock()
+	for i, o := range k.opened {
+		if o.Spec.Kind != sink.File || k.over {
+			continue
+		}
+		fresh, err := s.openSink(o.Spec)
+		if err == nil {
+			if err = sink.Replace(control, i, fresh.File); err != nil {
+				fresh.File.Close()
+			}
+		}
+		if err != nil {
+			k.events.Send(event.Event{Type: event.LayerOpen, Layer: "sharness-agent", Detail: fmt.Sprintf("the log was not opened again, and goes on in the file it had: %v", err)})
+			continue
+		}
+		k.opened[i] = fresh
+		o.File.Close()
+	}
+}
+
+// protect tells the tracer which names nobody may write. It waits for them before it reads its first record: they are
+// found when it already traces, and the domain is started after that.
+func (k *sinkProcess) protect(set *protect.Set) {
+	k.mu.Lock()
+	k.names = protectedNames(set)
+	to := k.namesTo
+	k.namesTo = nil
+	k.mu.Unlock()
+	writeNames(to, k.names)
+}
+
+// tell gives a tracer the names, at once or when they are known.
+func (k *sinkProcess) tell(to *os.File) {
+	k.mu.Lock()
+	names, before := k.names, k.namesTo
+	k.namesTo = nil
+	if names == nil {
+		k.namesTo = to
+	}
+	k.mu.Unlock()
+	if before != nil {
+		before.Close() // of one that has ended
+	}
+	if names != nil {
+		writeNames(to, names)
+	}
+}
+
+// writeNames does not wait for a tracer that hangs. One that has ended has a successor, who is told too.
+func writeNames(to *os.File, names []byte) {
+	if to == nil {
+		return
+	}
+	_ = to.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = to.Write(names)
+	to.Close()
+}
+
 // logDir holds the default logs, a file per manifest. It is made when it is needed.
 const logDir = "/var/log/sharness"
 
@@ -213,6 +328,10 @@ func DefaultSink(name string) sink.Spec {
 // finish closes the channels and lets the sink write what it holds. The error is what the log lacks.
 func (k *sinkProcess) finish() error {
 	k.keeper.release() // it ends by itself now
+	k.protect(&protect.Set{})
+	k.files.Lock()
+	k.over = true
+	k.files.Unlock()
 	k.events.Close()
 	for _, f := range k.ends[feedSupervisor+1:] {
 		f.Close()

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/sharness/sharness/launcher/pin"
+	"github.com/sharness/sharness/launcher/protect"
 	"github.com/sharness/sharness/manifest"
 )
 
@@ -16,10 +18,12 @@ import (
 type traceConfig struct {
 	Cgroups []string     `json:"cgroups"`
 	Maps    bool         `json:"maps,omitempty"`
+	Files   bool         `json:"files,omitempty"`
 	Policy  tracePolicy  `json:"policy"`
 	UID     int          `json:"uid"`
 	GID     int          `json:"gid"`
 	Ready   int          `json:"ready"`
+	Names   int          `json:"names"`
 	Learn   *learnConfig `json:"learn,omitempty"`
 }
 
@@ -28,6 +32,7 @@ type tracePolicy struct {
 	Exec      []string          `json:"exec"`
 	Libraries []string          `json:"libraries"`
 	Loaders   []string          `json:"loaders"`
+	Needs     map[string]string `json:"needs"`
 	Routed    []string          `json:"routed"`
 	Links     map[string]string `json:"links"`
 	Workspace string            `json:"workspace"`
@@ -47,8 +52,9 @@ type traceReport struct {
 // traceTime bounds loading and attaching; the verifier takes most of it.
 const traceTime = 30 * time.Second
 
-// trace says what is traced: the orchestrator's group, in the hierarchy that BPF knows.
-func (s *Session) trace(group *cgroup) (*traceConfig, error) {
+// trace says what is traced: the orchestrator's group, in the hierarchy that BPF knows, and with files the calls that take a
+// path too.
+func (s *Session) trace(group *cgroup, files bool) (*traceConfig, error) {
 	if group.unified == "" {
 		return nil, errors.New("no cgroup2 hierarchy is mounted, by which the tracing programs know the orchestrator")
 	}
@@ -60,6 +66,11 @@ func (s *Session) trace(group *cgroup) (*traceConfig, error) {
 	p := tracePolicy{
 		Routed: s.routes(), Links: map[string]string{}, Workspace: s.Workspace.Name(), Scratch: []string{"/tmp", "/var/tmp", "/dev/shm"}, Client: viewClient, Stage: stage,
 	}
+	targets, err := s.routeTargets()
+	if err != nil {
+		return nil, err
+	}
+	p.Routed, p.Needs = append(p.Routed, targets...), s.needs()
 	for _, e := range m.Exec {
 		p.Exec = append(p.Exec, e.Path)
 		if e.Role == manifest.RoleLoader {
@@ -82,7 +93,43 @@ func (s *Session) trace(group *cgroup) (*traceConfig, error) {
 			p.Layers = append(p.Layers, string(l.Name))
 		}
 	}
-	return &traceConfig{Cgroups: []string{group.unified}, Policy: p, UID: uid, GID: uid}, nil
+	return &traceConfig{Cgroups: []string{group.unified}, Files: files, Policy: p, UID: uid, GID: uid}, nil
+}
+
+// needs says which interpreter or loader the kernel starts each pinned file with: where that is not pinned, a refusal
+// names the file, and this what was missing. Only files that are what the manifest says are looked at, and only through the
+// mount that was hashed. What cannot be read is left unexplained: nothing is decided by it.
+func (s *Session) needs() map[string]string {
+	needs := map[string]string{}
+	if s.learn != nil {
+		return needs // everything may be started
+	}
+	for _, e := range s.Manifest.Exec {
+		f, err := openMount(s.pins[e.Path])
+		if err != nil {
+			continue
+		}
+		if start, err := pin.StartsWith(f, e.Path); err == nil && start != "" {
+			needs[e.Path] = start
+		}
+		f.Close()
+	}
+	return needs
+}
+
+// protectedNames are the names in the workspace that nobody in the session may write, those that are not there included,
+// each ended by a NUL: a name may hold any other byte.
+func protectedNames(set *protect.Set) []byte {
+	b := []byte{}
+	for _, e := range set.Existing {
+		if e.Mode == protect.ReadOnly {
+			b = append(append(b, e.Rel...), 0)
+		}
+	}
+	for _, rel := range set.Absent {
+		b = append(append(b, rel...), 0)
+	}
+	return b
 }
 
 // awaitTracer waits until the programs are attached: the orchestrator starts after that. What it says was said before it

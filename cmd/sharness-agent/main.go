@@ -47,14 +47,16 @@ func run() error {
 		return err
 	}
 	// A terminal's Ctrl-C reaches the whole group; the log ends when the supervisor says so, or when all producers end.
-	signal.Ignore(syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP)
+	signal.Ignore(syscall.SIGINT, syscall.SIGQUIT)
+	rotated := make(chan os.Signal, 1)
+	signal.Notify(rotated, syscall.SIGHUP)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	parent := os.Getppid()
 	config.Confine.Keep = config.FDs()
 	var tracer *tracing
 	if config.Trace != nil {
-		config.Confine.Keep = append(config.Confine.Keep, config.Trace.Ready)
+		config.Confine.Keep = append(config.Confine.Keep, config.Trace.Ready, config.Trace.Names)
 		if config.Trace.Learn != nil {
 			config.Confine.Keep = append(config.Confine.Keep, config.Trace.Learn.FD)
 		}
@@ -81,6 +83,11 @@ func run() error {
 		}
 		go tracer.run(ctx, config.Fold)
 	}
+	go func() {
+		for range rotated {
+			collector.Reopen()
+		}
+	}()
 	return collector.Run(ctx)
 }
 

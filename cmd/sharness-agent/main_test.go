@@ -49,6 +49,7 @@ type process struct {
 	log    string
 	stderr *bytes.Buffer
 	ready  *os.File // of a tracing one
+	names  *os.File
 }
 
 func startAgent(t *testing.T, change func(*Config)) *process {
@@ -83,7 +84,7 @@ func startAgent(t *testing.T, change func(*Config)) *process {
 		change(&c)
 	}
 	if c.Trace != nil {
-		files = append(files, a.traceFile(t, &c))
+		files = append(files, a.traceFiles(t, &c)...)
 	}
 	files[2] = memfd(t, c)
 	a.cmd = exec.Command(build(t))

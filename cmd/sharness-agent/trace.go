@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path"
 	"slices"
 	"syscall"
 	"time"
@@ -26,6 +29,7 @@ type Trace struct {
 	UID    int          `json:"uid"` // to drop to
 	GID    int          `json:"gid"`
 	Ready  int          `json:"ready"` // the writing end of a pipe: one Report, then closed; the domain is to start only after it
+	Names  int          `json:"names"` // the reading end of a pipe: protected names below the workspace, each ended by a NUL, before the domain starts
 	Learn  *Learn       `json:"learn,omitempty"`
 }
 
@@ -46,8 +50,12 @@ type tracing struct {
 
 // startTracing attaches, and gives the tracer a channel to the collector like every other producer's: a source of c.
 func startTracing(c *Config) (*tracing, error) {
-	if c.Trace.Ready < 3 || c.Trace.Ready == configFD || slices.Contains(c.FDs(), c.Trace.Ready) {
-		return nil, fmt.Errorf("trace: descriptor %d is taken", c.Trace.Ready)
+	taken := append(c.FDs(), 0, 1, 2, configFD)
+	for _, fd := range []int{c.Trace.Ready, c.Trace.Names} {
+		if slices.Contains(taken, fd) {
+			return nil, fmt.Errorf("trace: descriptor %d is taken", fd)
+		}
+		taken = append(taken, fd)
 	}
 	t := &tracing{config: c.Trace}
 	send, receive, err := sink.Pair()
@@ -112,6 +120,9 @@ func (t *tracing) ready() error {
 // run reports until ctx is done or every other producer has gone: then nothing is left to be traced.
 func (t *tracing) run(ctx context.Context, fold event.FoldOptions) {
 	defer t.events.Close()
+	if err := t.protected(); err != nil {
+		t.open(err.Error())
+	}
 	if t.tracer == nil {
 		t.open(t.report.Reason)
 		return
@@ -132,6 +143,29 @@ func (t *tracing) run(ctx context.Context, fold event.FoldOptions) {
 	if err := recorded(err == nil); err != nil {
 		t.open(err.Error())
 	}
+}
+
+// maxNames bounds what the supervisor says of protected names; the records of a workspace are bounded by as much.
+const maxNames = 8 << 20
+
+// protected reads the names. What a tracer reads before it knows them, it would explain wrongly; it misses nothing
+// meanwhile, because the domain has not been started.
+func (t *tracing) protected() error {
+	f := os.NewFile(uintptr(t.config.Names), "names")
+	defer f.Close()
+	if t.tracer == nil {
+		return nil
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxNames))
+	if err != nil {
+		return fmt.Errorf("read protected names: %w", err)
+	}
+	for name := range bytes.SplitSeq(b, []byte{0}) {
+		if len(name) > 0 {
+			t.config.Policy.Protected = append(t.config.Policy.Protected, path.Join(t.config.Policy.Workspace, string(name)))
+		}
+	}
+	return nil
 }
 
 // open says that denials are not seen. They are denied all the same.

@@ -15,18 +15,35 @@ import (
 	"github.com/sharness/sharness/event"
 )
 
-// traceFile makes the pipe on which the agent says that it is ready, as the file after those of a.
-func (a *process) traceFile(t *testing.T, c *Config) *os.File {
+// traceFiles makes the pipe on which the agent says that it is ready, and the one on which it is told the protected names,
+// as the files after those of a.
+func (a *process) traceFiles(t *testing.T, c *Config) []*os.File {
 	t.Helper()
-	r, w, err := os.Pipe()
+	ready, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { r.Close() })
-	a.ready = r
+	r, names, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ready.Close(); names.Close() })
+	a.ready, a.names = ready, names
 	c.Trace.UID, c.Trace.GID = testID, testID
 	c.Trace.Ready = 3 + 2 + len(c.Sources) + len(c.Sinks) // after control, config, sources and sinks
-	return w
+	c.Trace.Names = c.Trace.Ready + 1
+	return []*os.File{w, r}
+}
+
+// protect tells the agent the protected names.
+func (a *process) protect(t *testing.T, names string) {
+	t.Helper()
+	if _, err := a.names.WriteString(names); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.names.Close(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (a *process) report(t *testing.T) Report {
@@ -64,17 +81,23 @@ func cgroupDir(t *testing.T) string {
 	return dir
 }
 
-// refused runs a program of the cgroup that is refused an exec.
-func refused(t *testing.T, dir, file string) {
+// inCgroup has a shell of the cgroup run a script.
+func inCgroup(t *testing.T, dir, script, arg string) error {
 	t.Helper()
 	d, err := os.Open(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	cmd := exec.Command("/bin/sh", "-c", `exec "$0"`, file)
+	cmd := exec.Command("/bin/sh", "-c", script, arg)
 	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(d.Fd())}
-	if err := cmd.Run(); err == nil {
+	return cmd.Run()
+}
+
+// refused runs a program of the cgroup that is refused an exec.
+func refused(t *testing.T, dir, file string) {
+	t.Helper()
+	if err := inCgroup(t, dir, `exec "$0"`, file); err == nil {
 		t.Fatalf("%s was executed", file)
 	}
 }
@@ -91,6 +114,7 @@ func TestAgentTracesAfterItHasGivenUpRoot(t *testing.T) {
 	if r := a.report(t); !r.Traced || r.Reason != "" {
 		t.Fatalf("got %+v, want it to trace", r)
 	}
+	a.protect(t, "")
 	a.sender.Send(event.Event{Type: event.SessionStart})
 	a.waitForLine(t)
 	status, err := os.ReadFile("/proc/" + strconv.Itoa(a.cmd.Process.Pid) + "/status")
@@ -140,6 +164,7 @@ func TestAgentThatCannotTraceKeepsTheLog(t *testing.T) {
 		t.Fatalf("got %+v, want the reason", r)
 	}
 	a.sender.Send(event.Event{Type: event.SessionStart})
+	a.protect(t, "")
 	if err := a.sender.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -157,10 +182,51 @@ func TestAgentThatCannotTraceKeepsTheLog(t *testing.T) {
 	}
 }
 
+// A name may hold any byte but NUL; one that was cut off is left out.
+func TestAgentKnowsProtectedNamesBeforeItExplains(t *testing.T) {
+	dir, work := cgroupDir(t), t.TempDir()
+	name := ".git/ho\xffoks"
+	for _, p := range []string{name, ".git/plain"} {
+		if err := os.MkdirAll(filepath.Join(work, p), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a := startAgent(t, func(c *Config) {
+		c.Trace = &Trace{Options: agent.Options{Cgroups: []string{dir}, Files: true}, Policy: agent.Policy{Workspace: work}}
+	})
+	if r := a.report(t); !r.Traced {
+		t.Fatalf("got %+v, want it to trace", r)
+	}
+	a.sender.Send(event.Event{Type: event.SessionStart})
+	a.waitForLine(t)
+	for _, p := range []string{name, ".git/plain"} {
+		if err := inCgroup(t, dir, `exec setpriv --reuid=65534 --clear-groups sh -c 'cat >"$0/new"; exit 0' "$0"`, filepath.Join(work, p)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.protect(t, name+"\x00.git/pl")
+	if err := a.sender.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.wait(t); err != nil {
+		t.Fatalf("%v: %s", err, a.stderr)
+	}
+	doors := map[string]string{}
+	for _, e := range a.events(t) {
+		if e.Type == event.FileDenied {
+			doors[e.Target.Asked] = e.Door
+		}
+	}
+	if len(doors) != 2 || doors[filepath.Join(work, ".git/ho")+`\xffoks/new`] != "file-git" || doors[filepath.Join(work, ".git/plain/new")] != "file-config" {
+		t.Errorf("got %q, want the protected one through file-git and the other through file-config", doors)
+	}
+}
+
 func TestTracingAgentEndsOnTerm(t *testing.T) {
 	dir := cgroupDir(t)
 	a := startAgent(t, func(c *Config) { c.Trace = &Trace{Options: agent.Options{Cgroups: []string{dir}}} })
 	a.report(t)
+	a.protect(t, "")
 	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

@@ -24,6 +24,7 @@ type sessionFlags struct {
 	workspace string
 	events    []string
 	allowOpen []string
+	files     bool // refused file calls are events too
 }
 
 func (f *sessionFlags) add(cmd *cobra.Command) {
@@ -61,6 +62,7 @@ func (f *sessionFlags) open(cmd string) (launcher.Options, error) {
 func (f *sessionFlags) place(o launcher.Options, path string) (launcher.Options, error) {
 	var err error
 	m := o.Manifest
+	o.EventsFiles = f.files
 	if o.Dir, err = os.Getwd(); err != nil {
 		return o, &exitError{126, fmt.Errorf("current folder: %w", err)}
 	}
@@ -136,7 +138,7 @@ func profileFor(name string) string {
 func newEnforceCmd() *cobra.Command {
 	var f sessionFlags
 	cmd := &cobra.Command{
-		Use:   "enforce [-m FILE] [--workspace DIR] [--events SINK]… [--allow-open DOOR]… -- CMD [ARG…]",
+		Use:   "enforce [-m FILE] [--workspace DIR] [--events SINK]… [--events-files] [--allow-open DOOR]… -- CMD [ARG…]",
 		Short: "Run CMD in the domain its manifest describes",
 		Long: `enforce starts CMD in its domain: own namespaces, a view in which only pinned files can be executed, Landlock,
 two seccomp filters, its own uid without capabilities. What the manifest does not list cannot be started, and what
@@ -169,6 +171,7 @@ nothing has changed, 127 when CMD was not found.`,
 		},
 	}
 	f.add(cmd)
+	cmd.Flags().BoolVar(&f.files, "events-files", false, "report refused calls on files too (open, rename …): many, because programs try what they may not read")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }

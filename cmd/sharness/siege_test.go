@@ -34,6 +34,7 @@ type siege struct {
 	probe           string
 	access          manifest.Access
 	memfd           bool // the manifest opens that door
+	files           bool // refused file calls are reported too
 	planted         *bait.Planted
 }
 
@@ -140,7 +141,7 @@ func (s *siege) command(ctx context.Context, args ...string) *exec.Cmd {
 	if err := os.WriteFile(file, manifest.Format(s.manifest()), 0o644); err != nil {
 		s.t.Fatal(err)
 	}
-	argv := append([]string{"enforce", "-m", file, "--workspace", s.workspace, "--events", s.events(),
+	argv := append([]string{"enforce", "-m", file, "--workspace", s.workspace, "--events", s.events(), fmt.Sprintf("--events-files=%v", s.files),
 		"--", s.probe, "--bait", filepath.Join(s.workspace, "bait.json")}, args...)
 	cmd := exec.CommandContext(ctx, helper(s.t, "sharness"), argv...)
 	cmd.Dir = s.workspace

@@ -22,6 +22,34 @@ func Replace(control *os.File, number int, file *os.File) error {
 	return nil
 }
 
+// Reopen asks the supervisor for new files, after log rotation. Without a control socket, or when many requests wait
+// already, nothing happens.
+func (c *Collector) Reopen() {
+	if c.control == nil {
+		return
+	}
+	raw, err := c.control.SyscallConn()
+	if err != nil {
+		return // closed
+	}
+	_ = raw.Control(func(fd uintptr) { _ = unix.Sendto(int(fd), []byte{0}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil) })
+}
+
+// Requests calls reopen each time the collecting process asks for new files, until its end of the socket is closed. What a
+// request says is not looked at.
+func Requests(control *os.File, reopen func()) {
+	for buf := make([]byte, 1); ; {
+		n, err := unix.Read(int(control.Fd()), buf)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil || n == 0:
+			return
+		}
+		reopen()
+	}
+}
+
 // control receives new files until the supervisor's end is closed. A message that is not one byte and one descriptor
 // ends it: there is only one who may write here.
 func control(file *os.File, replace func(number, fd int) error) error {

@@ -250,6 +250,36 @@ func TestResolveFollowsScriptsAndLinks(t *testing.T) {
 	}
 }
 
+func TestStartsWithSaysWhatTheKernelStarts(t *testing.T) {
+	dir := folder(t)
+	compile(t, emptyMain, "-static", "-o", dir+"/static")
+	compile(t, emptyMain, "-Wl,--dynamic-linker=/opt/none/ld.so", "-o", dir+"/dynamic")
+	if err := os.Symlink("static", dir+"/link"); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		dir + "/static":  "",
+		dir + "/dynamic": "/opt/none/ld.so",
+		write(t, dir+"/a", "#! "+dir+"/link -x\n", 0o755):   dir + "/static",
+		write(t, dir+"/b", "#!/usr/bin/env tool\n", 0o755):  "/usr/bin/env",
+		write(t, dir+"/c", "#!/opt/none/interp\r\n", 0o755): "/opt/none/interp\r", // as the kernel reads it
+	} {
+		f, err := Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := StartsWith(f, path)
+		if f.Close(); err != nil || got != want {
+			t.Errorf("%s: got %q, %v, want %q", path, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "#!", "#!\n", "text\n", "\x7fELF"} {
+		if got, err := StartsWith(strings.NewReader(text), "x"); err == nil {
+			t.Errorf("%q: got %q, want an error", text, got)
+		}
+	}
+}
+
 func TestNotFoundIsToBeTestedFor(t *testing.T) {
 	if _, err := Resolve("none-such", "/usr/bin"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("got %v", err)

@@ -48,8 +48,8 @@ func shebang(head []byte) (interpreter, arg string, err error) {
 	}
 	line = bytes.TrimLeft(line, " \t")
 	// The kernel cuts a longer argument off. What is left of it may name another program than the one meant.
-	if !whole && len(head) == 256 {
-		return "", "", fmt.Errorf("the #! line is longer than the 256 bytes the kernel reads: %w", unix.ENOEXEC)
+	if !whole && len(head) == headBytes {
+		return "", "", fmt.Errorf("the #! line is longer than the %d bytes the kernel reads: %w", headBytes, unix.ENOEXEC)
 	}
 	line = bytes.TrimRight(line, " \t")
 	if len(line) == 0 {

@@ -53,8 +53,7 @@ func (w *walk) image(path string, role manifest.Role, depth int) (string, error)
 	if err := w.mayExec(f); err != nil {
 		return "", err
 	}
-	// What BINPRM_BUF_SIZE lets the kernel see.
-	head := make([]byte, 256)
+	head := make([]byte, headBytes)
 	n, err := f.ReadAt(head, 0)
 	if err != nil && err != io.EOF {
 		return "", err
