@@ -128,16 +128,24 @@ func (c *Collector) loop(in <-chan *event.Event) {
 
 // emit gives e its place in the session's order and hands it to every sink.
 func (c *Collector) emit(e *event.Event) {
+	it, ok := c.place(e)
+	if !ok {
+		return
+	}
+	for _, w := range c.writers {
+		w.put(it)
+	}
+}
+
+func (c *Collector) place(e *event.Event) (it item, ok bool) {
 	c.seq++
 	e.Schema, e.Session, e.Seq, e.Time = event.Schema, c.config.Session, c.seq, e.Time.UTC()
 	line, err := event.Encode(e)
 	if err != nil {
 		c.broken++ // decoded and yet not to be encoded: FuzzDecode says it cannot be, and if it is the heartbeat shows it
-		return
+		return it, false
 	}
-	for _, w := range c.writers {
-		w.put(item{e, line})
-	}
+	return item{e, line}, true
 }
 
 func (c *Collector) emitAll(events []*event.Event) {
@@ -200,16 +208,17 @@ func (c *Collector) finish() error {
 		}
 	}
 	end.Data = data
-	c.emit(end)
-	late := time.After(drainTime)
+	late, cancel := context.WithTimeout(context.Background(), drainTime)
+	defer cancel()
+	it, ok := c.place(end)
 	for _, w := range c.writers {
-		close(w.queue)
+		go w.end(late, it, ok)
 	}
 	var errs []error
 	for _, w := range c.writers {
 		select {
 		case <-w.done:
-		case <-late:
+		case <-late.Done():
 			return errors.Join(append(errs, fmt.Errorf("events: %s takes too long; the last lines may be missing", w.name))...)
 		}
 		if n := w.lost.Load(); n > 0 {

@@ -1,6 +1,7 @@
 package sink
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"sync"
@@ -47,6 +48,18 @@ func (w *writer) put(it item) {
 	default:
 		w.lost.Add(1)
 	}
+}
+
+// end queues the last line, if there is one, and no other after it. It waits for room, unlike put: a log without it was cut off.
+func (w *writer) end(late context.Context, it item, ok bool) {
+	if ok {
+		select {
+		case w.queue <- it:
+		case <-late.Done():
+			w.lost.Add(1)
+		}
+	}
+	close(w.queue)
 }
 
 func (w *writer) run() {
