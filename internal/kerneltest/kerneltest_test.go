@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func TestMain(m *testing.M) {
@@ -123,5 +124,16 @@ func TestNoLeaksFindsAProcessLeftBehind(t *testing.T) {
 	cmd.Wait()
 	if !strings.Contains(r.said, "uid 1900999999, \"sleep\"") {
 		t.Errorf("want the process named, got %q", r.said)
+	}
+}
+
+func TestPaceLengthensWhatIsWaitedFor(t *testing.T) {
+	for text, want := range map[string]string{"1": "2s", "14": "28s", "": "fatal", "0": "fatal", "fast": "fatal"} {
+		t.Setenv(PaceEnv, text)
+		var d time.Duration
+		failed := said(t, func(tb testing.TB) { d = Within(tb, 2*time.Second) })
+		if got := d.String(); failed == "" && got != want || failed != "" && !strings.HasPrefix(failed, want) {
+			t.Errorf("%s=%q: got %s %s, want %s", PaceEnv, text, got, failed, want)
+		}
 	}
 }

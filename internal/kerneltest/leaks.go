@@ -29,7 +29,7 @@ func NoLeaks(t testing.TB) {
 	before := traces(t)
 	t.Cleanup(func() {
 		var left []string
-		for deadline := time.Now().Add(teardown); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(Within(t, teardown)); ; time.Sleep(20 * time.Millisecond) {
 			left = slices.DeleteFunc(traces(t), func(s string) bool { return slices.Contains(before, s) })
 			if len(left) == 0 {
 				return

@@ -204,6 +204,7 @@ func (x *session) stop() {
 // wait waits for the end of the session.
 func (x *session) wait(d time.Duration) {
 	x.t.Helper()
+	d = kerneltest.Within(x.t, d)
 	select {
 	case <-x.ended:
 	case <-time.After(d):
@@ -292,7 +293,7 @@ func (x *session) events() []event.Event {
 // wantEvent waits until the log holds one that fits.
 func (x *session) wantEvent(what string, fits func(event.Event) bool) {
 	x.t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !x.saw(fits); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(kerneltest.Within(x.t, 5*time.Second)); !x.saw(fits); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			x.t.Errorf("no event: %s; the last are %s", what, lastOf(x.events()))
 			return

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sharness/sharness/internal/kerneltest"
 	"github.com/sharness/sharness/manifest"
 )
 
@@ -72,8 +73,8 @@ func (x *session) wantMore(rel string, than int) time.Duration {
 			x.t.Fatalf("the session ended: %v\n%s%s", err, x.stderr, lastOf(x.events()))
 		case <-time.After(10 * time.Millisecond):
 		}
-		if time.Since(begin) > 10*time.Second {
-			x.t.Fatalf("nothing new in %s after 10 s\n%s%s", rel, x.stderr, lastOf(x.events()))
+		if within := kerneltest.Within(x.t, 10*time.Second); time.Since(begin) > within {
+			x.t.Fatalf("nothing new in %s after %s\n%s%s", rel, within, x.stderr, lastOf(x.events()))
 		}
 	}
 	return time.Since(begin)
@@ -82,7 +83,7 @@ func (x *session) wantMore(rel string, than int) time.Duration {
 // find returns the pid of a child of the supervisor, or below it, by its name and a test of its uid.
 func (x *session) find(comm string, fits func(uid int) bool) int {
 	x.t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(kerneltest.Within(x.t, 5*time.Second)); time.Now().Before(deadline); {
 		statuses, _ := filepath.Glob("/proc/[0-9]*/status")
 		rand.Shuffle(len(statuses), func(i, j int) { statuses[i], statuses[j] = statuses[j], statuses[i] })
 		for _, path := range statuses {

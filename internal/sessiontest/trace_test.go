@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sharness/sharness/event"
+	"github.com/sharness/sharness/internal/kerneltest"
 )
 
 // id is the session's, from its runtime folder's name; uid is the orchestrator's.
@@ -147,6 +148,7 @@ func (s *site) living(id string, agent int) []string {
 // wantGone waits for the end of everything that acts, and says how long that took.
 func (s *site) wantGone(id string, agent int, within time.Duration) time.Duration {
 	s.t.Helper()
+	within = kerneltest.Within(s.t, within)
 	begin := time.Now()
 	for {
 		left := s.living(id, agent)
