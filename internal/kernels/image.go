@@ -46,7 +46,7 @@ func (h *harness) build() (images, error) {
 		return im, err
 	}
 	for _, j := range jobs {
-		if h.only != "" && j.Name != h.only {
+		if h.only != "" && j.Name != h.only || h.only == "" && j.ByHand && !h.all {
 			continue
 		}
 		if j.Test {
@@ -54,18 +54,10 @@ func (h *harness) build() (images, error) {
 			if err := goBuild(j.Cgo, "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(tree, j.Dir, name), "./"+j.Dir); err != nil {
 				return im, err
 			}
-			j.Argv = []string{"./" + name, "-test.v", "-test.timeout=9m"}
-			if j.Skip != "" {
-				j.Argv = append(j.Argv, "-test.skip="+j.Skip)
-			}
-			if run := h.run; run != "" || j.Run != "" {
-				if run == "" {
-					run = j.Run
-				}
-				j.Argv = append(j.Argv, "-test.run="+run)
-			}
+			j.Argv = append([]string{"./" + name, "-test.v"}, h.tests(j)...)
 		}
-		j.Timeout = 10 * time.Minute
+		// One that hangs leaves the others their time.
+		j.Timeout = h.limit / 2
 		im.jobs = append(im.jobs, j)
 	}
 	if len(im.jobs) == 0 {
@@ -81,6 +73,23 @@ func (h *harness) build() (images, error) {
 		return im, err
 	}
 	return im, os.Rename(im.root+".new", im.root)
+}
+
+// tests are the flags of a test binary.
+func (h *harness) tests(j job) []string {
+	// A little earlier than the job's own end, so that the tests say where they stand.
+	flags := []string{"-test.timeout=" + (h.limit/2 - 10*time.Second).String()}
+	if j.Skip != "" {
+		flags = append(flags, "-test.skip="+j.Skip)
+	}
+	run := h.run
+	if run == "" && !h.all {
+		run = j.Run
+	}
+	if run != "" {
+		flags = append(flags, "-test.run="+run)
+	}
+	return flags
 }
 
 func goBuild(cgo bool, args ...string) error {

@@ -10,17 +10,19 @@ type job struct {
 	Timeout time.Duration
 
 	// Test says that the program is a test binary, which is built from the package in Dir.
-	Test bool
-	Cgo  bool // as the package needs it
-	Skip string
-	Run  string
+	Test   bool
+	Cgo    bool   // as the package needs it
+	Skip   string // tests that cannot run in a machine
+	Run    string // tests that are about the kernel; the others are run with -all
+	ByHand bool   // run only with -all
 }
 
 // source is where the machine finds the copy of this repository, with programs and tests built.
 const source = "/src"
 
-// jobs is everything that is run, in this order. Left out is what needs the go command or node inside, whole suites of
-// tools, and what measures how soon something happens; the emulated processor is ten to twenty times slower.
+// jobs is everything that is run, in this order. What is about the kernel comes first and always; the rest, whose result
+// no kernel changes as far as anybody knows, only with -all: the emulated processor is ten to twenty times slower.
+// Nowhere runs what needs the go command inside, and what measures how soon something happens under load.
 var jobs = []job{
 	{Name: "doctor", Argv: []string{"bin/sharness", "doctor", "--json"}},
 	{Name: "doctor-text", Argv: []string{"bin/sharness", "doctor"}},
@@ -30,19 +32,23 @@ var jobs = []job{
 	{Name: "internal-confine", Dir: "internal/confine", Test: true},
 	{Name: "launcher-host", Dir: "launcher/host", Test: true},
 	{Name: "launcher-stage", Dir: "launcher/stage", Test: true},
-	{Name: "launcher-filter", Dir: "launcher/filter", Test: true, Cgo: true,
-		Skip: "^(TestHelperIsConfinedAndStillWorks|TestToolsWorkUnderTheCommandFilter|TestNodeWorks.*|TestInterpretersWork.*|TestGo.*)$"},
+	{Name: "launcher-filter", Dir: "launcher/filter", Test: true, Cgo: true, Skip: "^(TestHelperIsConfinedAndStillWorks|TestGo.*)$"},
 	// The table of what each layer does alone holds for one kernel and one errata level. TCP takes as much as a twentieth
 	// of the memory, and the machine has little.
 	{Name: "launcher", Dir: "launcher", Test: true, Cgo: true, Skip: "^(TestEachLayerAlone.*|TestTCPBuffersAreBounded)$"},
-	// Without those that measure how soon something happens.
 	{Name: "internal-sessiontest", Dir: "internal/sessiontest", Test: true,
-		Run: "^(TestLimitsOf.*|TestDaemonOf.*|TestClientThatGoes.*|TestNextStartRemoves.*|TestSessionEndsWithPidOne.*|TestSetgidFolder.*|" +
-			"TestFilesMove.*|TestFrozenFolder.*|TestWorkspaceIsOpened.*|TestEverythingASessionLeaves.*)$",
-		Skip: "^TestLimitsOfACommandHoldAndAreReported$/^(disk|output_and_error)$"},
-	{Name: "cmd-sharness", Dir: "cmd/sharness", Test: true, Cgo: true, Run: "^(TestSideDoor.*|TestMemfdInTheManifest.*|TestDoctor.*)$"},
-	{Name: "launcher-protect", Dir: "launcher/protect", Test: true, Run: "^(TestSideDoor.*|TestReplacing.*)$"},
-	{Name: "event-sink", Dir: "event/sink", Test: true},
+		Run: "^(TestNothingOfASessionLives.*|TestLimitsOf.*|TestDaemonOf.*|TestClientThatGoes.*|TestSetgidFolder.*|" +
+			"TestFilesMove.*|TestWorkspaceIsOpened.*|TestEverythingASessionLeaves.*)$",
+		Skip: "^(TestToolsOf.*|TestFloodOf.*|TestFiftyCommands.*|TestServerHolds.*)$|" +
+			"^TestLimitsOfACommandHoldAndAreReported$/^(disk|output_and_error)$"},
+	{Name: "cmd-sharness", Dir: "cmd/sharness", Test: true, Cgo: true,
+		Run: "^TestSideDoor$/^(static|dynamic)$|^(TestSideDoorOnATerminal|TestMemfdInTheManifest.*|TestDoctor.*)$"},
+
+	{Name: "launcher-protect", Dir: "launcher/protect", Test: true, ByHand: true, Run: "^(TestSideDoor.*|TestReplacing.*)$"},
+	{Name: "event-sink", Dir: "event/sink", Test: true, ByHand: true},
+	{Name: "launcher-relay", Dir: "launcher/relay", Test: true, ByHand: true},
+	{Name: "launcher-tty", Dir: "launcher/tty", Test: true, ByHand: true},
+	{Name: "launcher-pin", Dir: "launcher/pin", Test: true, ByHand: true},
 }
 
 // record is one line of what the machine says: the start of a job, a line of its output, or its end.
@@ -53,5 +59,6 @@ type record struct {
 	Exit  *int          `json:",omitempty"`
 	Took  time.Duration `json:",omitempty"`
 	Error string        `json:",omitempty"`
-	Fact  string        `json:",omitempty"` // about the machine
+	Fact  string        `json:",omitempty"` // about the machine: its kernel
+	Pace  int           `json:",omitempty"` // about the machine: how many times slower it is
 }

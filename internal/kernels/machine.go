@@ -42,7 +42,7 @@ func (h *harness) test(k kernel, im images) (*report, error) {
 	console, channel := filepath.Join(results, "console.txt"), filepath.Join(results, "said.jsonl")
 	ctx, cancel := context.WithTimeout(context.Background(), h.limit)
 	defer cancel()
-	args := append(accelerator(), "-m", "1500", "-smp", "2", "-no-reboot", "-nodefaults", "-display", "none", "-nic", "none",
+	args := append(accelerator(), "-m", "1500", "-smp", "1", "-no-reboot", "-nodefaults", "-display", "none", "-nic", "none",
 		"-kernel", k.image, "-initrd", initrd,
 		// A machine that panics ends instead of waiting.
 		"-append", "console=ttyS0 panic=-1 quiet loglevel=4 random.trust_cpu=on",
@@ -55,7 +55,7 @@ func (h *harness) test(k kernel, im images) (*report, error) {
 	cmd := exec.CommandContext(ctx, "qemu-system-x86_64", args...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+h.work)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	fmt.Printf("== %s: Linux %s\n", k.name, k.release)
+	fmt.Printf("== %s: Linux %s\n", k.name, k.release) // at once: the table comes when it has ended
 	began := time.Now()
 	out, err := cmd.CombinedOutput()
 	r, rerr := readReport(k, channel, results)
@@ -63,6 +63,9 @@ func (h *harness) test(k kernel, im images) (*report, error) {
 		return nil, rerr
 	}
 	r.took = time.Since(began)
+	if cmd.ProcessState != nil {
+		r.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+	}
 	switch {
 	case ctx.Err() != nil:
 		r.broken = fmt.Sprintf("the machine still ran after %v", h.limit)

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,7 @@ func main() {
 	flag.StringVar(&h.cache, "cache", "", "`folder` for images and results")
 	flag.StringVar(&h.root, "root", "", "`folder` with the tree of the machines' root")
 	flag.StringVar(&h.only, "only", "", "run only the job of this `name`")
+	flag.BoolVar(&h.all, "all", false, "run every test that can run in a machine, not only what is about the kernel")
 	flag.StringVar(&h.run, "run", "", "run only tests that match, as in go test")
 	flag.DurationVar(&h.limit, "limit", 20*time.Minute, "how long one machine may run")
 	flag.Parse()
@@ -39,6 +41,7 @@ func main() {
 type harness struct {
 	cache, root string
 	only, run   string
+	all         bool
 	limit       time.Duration
 	work        string // removed at the end
 }
@@ -80,16 +83,28 @@ func (h *harness) main(args []string) error {
 		return err
 	}
 	fmt.Printf("built in %.0f s\n", time.Since(began).Seconds())
+	results := filepath.Join(h.cache, "results")
+	if err := os.MkdirAll(results, 0o755); err != nil {
+		return err
+	}
+	kept, err := os.Create(filepath.Join(results, "summary.txt"))
+	if err != nil {
+		return err
+	}
+	defer kept.Close()
+	out := io.MultiWriter(os.Stdout, kept)
 	var reports []*report
 	for _, k := range kernels {
 		r, err := h.test(k, images)
 		if err != nil {
 			return fmt.Errorf("%s: %w", k.name, err)
 		}
-		r.print(os.Stdout)
+		r.print(out)
 		reports = append(reports, r)
 	}
-	return summary(os.Stdout, reports, filepath.Join(h.cache, "results"))
+	err = summary(out, reports)
+	fmt.Printf("everything they said: %s\n", results)
+	return err
 }
 
 // open finds the kernel and its modules in the tree of a package. Since 7.2 Debian keeps both in one folder.

@@ -17,9 +17,11 @@ import (
 type report struct {
 	kernel  kernel
 	release string
+	pace    int
 	jobs    []*outcome
 	took    time.Duration
-	broken  string // why the machine itself proves nothing; empty when it ran to its end
+	cpu     time.Duration // of the whole emulator: what a busy host does not change
+	broken  string        // why the machine itself proves nothing; empty when it ran to its end
 }
 
 // outcome is one job.
@@ -61,6 +63,9 @@ func readReport(k kernel, channel, results string) (*report, error) {
 		switch {
 		case rec.Fact != "":
 			r.release = rec.Fact
+			continue
+		case rec.Pace != 0:
+			r.pace = rec.Pace
 			continue
 		case rec.Start:
 			o = &outcome{name: rec.Job}
@@ -206,8 +211,8 @@ func (o *outcome) telling() []string {
 }
 
 // summary prints the table of all machines. Anything that failed is an error.
-func summary(w io.Writer, reports []*report, results string) error {
-	fmt.Fprintf(w, "\n%-10s %-32s %8s %8s %8s %8s\n", "kernel", "release", "passed", "failed", "skipped", "s")
+func summary(w io.Writer, reports []*report) error {
+	fmt.Fprintf(w, "\n%-10s %-32s %8s %8s %8s %8s %8s %8s\n", "kernel", "release", "passed", "failed", "skipped", "slower", "cpu s", "s")
 	bad := 0
 	for _, r := range reports {
 		var passed, failed, skipped int
@@ -220,9 +225,8 @@ func summary(w io.Writer, reports []*report, results string) error {
 		if r.broken != "" {
 			bad++
 		}
-		fmt.Fprintf(w, "%-10s %-32s %8d %8d %8d %8.0f\n", r.kernel.name, r.release, passed, failed, skipped, r.took.Seconds())
+		fmt.Fprintf(w, "%-10s %-32s %8d %8d %8d %7dx %8.0f %8.0f\n", r.kernel.name, r.release, passed, failed, skipped, r.pace, r.cpu.Seconds(), r.took.Seconds())
 	}
-	fmt.Fprintf(w, "everything they said: %s\n", results)
 	if bad > 0 {
 		return fmt.Errorf("%d jobs or machines failed", bad)
 	}

@@ -4,7 +4,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sharness/sharness/internal/kerneltest"
 )
+
+func TestTestsFindThePaceWhereTheyLookForIt(t *testing.T) {
+	if paceEnv != kerneltest.PaceEnv {
+		t.Errorf("got %s, want %s", paceEnv, kerneltest.PaceEnv)
+	}
+}
 
 // Results of subtests stand at the end of their test, far from what they said.
 const output = `=== RUN   TestA
