@@ -82,9 +82,12 @@ func (h *harness) tests(j job) []string {
 	if j.Skip != "" {
 		flags = append(flags, "-test.skip="+j.Skip)
 	}
-	run := h.run
-	if run == "" && !h.all {
-		run = j.Run
+	run := j.Run
+	if h.all && j.All != "" {
+		run = j.All
+	}
+	if h.run != "" {
+		run = h.run
 	}
 	if run != "" {
 		flags = append(flags, "-test.run="+run)

@@ -13,7 +13,8 @@ type job struct {
 	Test   bool
 	Cgo    bool   // as the package needs it
 	Skip   string // tests that cannot run in a machine
-	Run    string // tests that are about the kernel; the others are run with -all
+	Run    string // tests that are about the kernel; empty: all of them
+	All    string // tests that are run with -all; empty: as Run says
 	ByHand bool   // run only with -all
 }
 
@@ -39,16 +40,15 @@ var jobs = []job{
 	{Name: "internal-sessiontest", Dir: "internal/sessiontest", Test: true,
 		Run: "^(TestNothingOfASessionLives.*|TestLimitsOf.*|TestDaemonOf.*|TestClientThatGoes.*|TestSetgidFolder.*|" +
 			"TestFilesMove.*|TestWorkspaceIsOpened.*|TestEverythingASessionLeaves.*)$",
+		All: "^Test",
 		Skip: "^(TestToolsOf.*|TestFloodOf.*|TestFiftyCommands.*|TestServerHolds.*)$|" +
 			"^TestLimitsOfACommandHoldAndAreReported$/^(disk|output_and_error)$"},
 	{Name: "cmd-sharness", Dir: "cmd/sharness", Test: true, Cgo: true,
-		Run: "^TestSideDoor$/^(static|dynamic)$|^(TestSideDoorOnATerminal|TestMemfdInTheManifest.*|TestDoctor.*)$"},
+		Run: "^TestSideDoor$/^(static|dynamic)$|^(TestSideDoorOnATerminal|TestMemfdInTheManifest.*|TestDoctor.*)$",
+		All: "^(TestSideDoor.*|TestMemfdInTheManifest.*|TestDoctor.*)$"},
 
 	{Name: "launcher-protect", Dir: "launcher/protect", Test: true, ByHand: true, Run: "^(TestSideDoor.*|TestReplacing.*)$"},
 	{Name: "event-sink", Dir: "event/sink", Test: true, ByHand: true},
-	{Name: "launcher-relay", Dir: "launcher/relay", Test: true, ByHand: true},
-	{Name: "launcher-tty", Dir: "launcher/tty", Test: true, ByHand: true},
-	{Name: "launcher-pin", Dir: "launcher/pin", Test: true, ByHand: true},
 }
 
 // record is one line of what the machine says: the start of a job, a line of its output, or its end.

@@ -28,7 +28,7 @@ func main() {
 	flag.StringVar(&h.cache, "cache", "", "`folder` for images and results")
 	flag.StringVar(&h.root, "root", "", "`folder` with the tree of the machines' root")
 	flag.StringVar(&h.only, "only", "", "run only the job of this `name`")
-	flag.BoolVar(&h.all, "all", false, "run every test that can run in a machine, not only what is about the kernel")
+	flag.BoolVar(&h.all, "all", false, "run also what is not about the kernel alone")
 	flag.StringVar(&h.run, "run", "", "run only tests that match, as in go test")
 	flag.DurationVar(&h.limit, "limit", 20*time.Minute, "how long one machine may run")
 	flag.Parse()
