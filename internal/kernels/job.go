@@ -8,6 +8,7 @@ type job struct {
 	Dir     string // below the copy of this repository
 	Argv    []string
 	Timeout time.Duration
+	Home    []string // files that it writes, in /tmp of the machine, to be brought home beside its output
 
 	// Test says that the program is a test binary, which is built from the package in Dir.
 	Test   bool
@@ -61,4 +62,6 @@ type record struct {
 	Error string        `json:",omitempty"`
 	Fact  string        `json:",omitempty"` // about the machine: its kernel
 	Pace  int           `json:",omitempty"` // about the machine: how many times slower it is
+	File  string        `json:",omitempty"` // name of a file that it left, with its content
+	Data  []byte        `json:",omitempty"`
 }

@@ -73,6 +73,10 @@ func readReport(k kernel, channel, results string) (*report, error) {
 			r.jobs = append(r.jobs, o)
 		case o == nil:
 			return nil, fmt.Errorf("%s: job %q had not started", channel, rec.Job)
+		case rec.File != "":
+			if err := os.WriteFile(filepath.Join(results, filepath.Base(rec.File)), rec.Data, 0o644); err != nil {
+				return nil, err
+			}
 		case rec.Exit != nil:
 			o.ended, o.exit, o.error, o.took = true, *rec.Exit, rec.Error, rec.Took
 		default:
