@@ -24,7 +24,7 @@ type share struct {
 
 // ioShare bounds the traffic with one block device, in bytes a second.
 type ioShare struct {
-	device      string // major:minor of a whole device
+	device      string // major:minor of a whole device; without rates, a group that others with rates lie in
 	read, write uint64
 }
 
@@ -136,7 +136,7 @@ func newShare(path string, s share) (*cgroup, error) {
 	} else if s.percent > 0 {
 		err = errors.New("cpu controller: its hierarchy is not mounted: sandbox.cpu and session.cpu cannot hold")
 	}
-	if err == nil && !s.io.none() {
+	if err == nil && s.io.device != "" {
 		files := map[string]string{}
 		for name, rate := range map[string]uint64{"blkio.throttle.read_bps_device": s.io.read, "blkio.throttle.write_bps_device": s.io.write} {
 			if rate > 0 {

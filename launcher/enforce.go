@@ -202,7 +202,12 @@ func (r *run) open() error {
 		return err
 	}
 	r.sp = newSpawner()
-	if r.parent, err = newCgroup(cgroupRoot+"/"+r.s.ID, cgroupLimits{}); err != nil {
+	one, err := r.s.commandShare()
+	if err != nil {
+		return err
+	}
+	// With a group in every hierarchy that one below it has.
+	if r.parent, err = newCgroup(cgroupRoot+"/"+r.s.ID, cgroupLimits{share: &share{io: ioShare{device: one.io.device}}}); err != nil {
 		return err
 	}
 	if r.occupied, err = r.parent.occupy(); err != nil {
@@ -212,7 +217,7 @@ func (r *run) open() error {
 		return err
 	}
 	r.sp.helpers = r.helpers
-	if r.budget, err = r.s.openBudget(); err != nil {
+	if r.budget, err = r.s.openBudget(one); err != nil {
 		return err
 	}
 	lim := r.s.Manifest.Limits

@@ -19,15 +19,17 @@ type budget struct {
 	shares shares  // version 1: the groups that have it
 }
 
+// commandShare is what the manifest gives one command.
+func (s *Session) commandShare() (share, error) {
+	m := s.Manifest.Sandbox
+	return shareFor(m.CPUWeight, m.CPU, m.IORead, m.IOWrite, s.Workspace)
+}
+
 // openBudget makes the group that those of commands lie in.
-func (s *Session) openBudget() (*budget, error) {
-	m, b := s.Manifest, &budget{}
+func (s *Session) openBudget(one share) (*budget, error) {
+	m, b := s.Manifest, &budget{share: one}
+	all := share{weight: m.Session.CPUWeight, percent: m.Session.CPU, io: ioShare{device: one.io.device}}
 	var err error
-	if b.share, err = shareFor(m.Sandbox.CPUWeight, m.Sandbox.CPU, m.Sandbox.IORead, m.Sandbox.IOWrite, s.Workspace); err != nil {
-		return nil, err
-	}
-	// The groups of commands say themselves what they get of processors; this one is there for the bound around them.
-	all := share{weight: m.Session.CPUWeight, percent: m.Session.CPU}
 	b.group, err = newCgroup(s.cgroupPath("commands"), cgroupLimits{pids: m.Session.Pids, memory: uint64(m.Session.Memory), share: &all})
 	if err != nil {
 		return nil, err
