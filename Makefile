@@ -17,7 +17,7 @@ STATIC   = sharness-init sharness-bashd sharness-relay sharness-agent sharness-w
 CLIENT   = -static -nostdlib -ffreestanding -fno-pie -no-pie -fno-stack-protector -fno-asynchronous-unwind-tables \
            -Os -Wall -Wextra -Werror -DVERSION='"$(VERSION)"' -Wl,--build-id=none -Wl,-z,noexecstack
 
-.PHONY: all deps generate build install uninstall test test-agents test-kernels race lint bench demo clean
+.PHONY: all deps generate build install uninstall test test-agents test-kernels race fuzz lint bench demo clean
 all: build
 
 deps:
@@ -71,6 +71,9 @@ test-kernels: build
 # Packages with threads of their own whose tests work with cgo, which the race detector needs.
 race:
 	CGO_ENABLED=1 $(GO) test -race ./event/... ./bashserver/... ./launcher/tty ./internal/fakellm
+# FUZZTIME=10m of each target; FUZZ=bashserver/wire only of those.
+fuzz:
+	./.ci/fuzz '$(or $(FUZZ),.)'
 lint:
 	./.ci/lint
 demo: deps build

@@ -24,6 +24,8 @@ type Config struct {
 
 	Bounds          map[string]string `json:"bounds"`       // of the limits in limits_hit, as the manifest writes them: what the sentences name
 	OutputLimit     int64             `json:"output_limit"` // bytes of stdout and stderr together
+	Jobs            int               `json:"jobs"`         // commands that may run on without a client; 0: none
+	JobLog          int               `json:"job_log"`      // bytes of a job's output that are kept
 	MaxCommands     int               `json:"max_commands"`
 	MaxConns        int               `json:"max_conns"`
 	MaxConnsPerPeer int               `json:"max_conns_per_peer"` // of one process
@@ -50,6 +52,7 @@ type Secret struct {
 const (
 	DefaultOutputLimit    = 64 << 20
 	DefaultMaxCommands    = 64
+	DefaultJobLog         = 1 << 20
 	DefaultRequestTimeout = 10 * time.Second
 	DefaultClientPath     = "/run/sharness/bin/sharness-bash"
 	DefaultShellPath      = "/usr/bin/bash"
@@ -89,7 +92,8 @@ func (c *Config) complete() error {
 	or(&c.MaxConns, 2*c.MaxCommands)
 	or(&c.MaxConnsPerPeer, c.MaxCommands)
 	or(&c.RequestTimeout, DefaultRequestTimeout)
-	if c.OutputLimit < 0 || c.MaxCommands < 0 || c.MaxConns < 0 || c.MaxConnsPerPeer < 0 || c.RequestTimeout < 0 {
+	or(&c.JobLog, DefaultJobLog)
+	if c.Jobs < 0 || c.JobLog < 0 || c.OutputLimit < 0 || c.MaxCommands < 0 || c.MaxConns < 0 || c.MaxConnsPerPeer < 0 || c.RequestTimeout < 0 {
 		return errors.New("config: a limit is negative")
 	}
 	for _, p := range append([]string{c.ClientPath, c.ShellPath, c.Home, c.WorkspaceRoot}, c.Routes...) {

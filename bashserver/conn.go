@@ -49,6 +49,8 @@ func (c *conn) serve() {
 	answer, err := c.command()
 	var no *refusal
 	switch {
+	case err == errAnswered:
+		return
 	case err == nil:
 	case errors.As(err, &no):
 		answer = wire.ErrorFrame(no.status, no.text)
@@ -74,6 +76,9 @@ func (c *conn) command() (wire.Frame, error) {
 	if err != nil {
 		return wire.Frame{}, err
 	}
+	if p.verb >= verbJobs {
+		return c.manage(p)
+	}
 	cwd := path.Clean(q.Cwd)
 	if root := path.Clean(c.s.cfg.WorkspaceRoot); !inside(root, cwd) {
 		return wire.Frame{}, &refusal{statusNotRun, fmt.Sprintf("working directory %.256q is outside the workspace %.256q", cwd, root)}
@@ -84,11 +89,20 @@ func (c *conn) command() (wire.Frame, error) {
 	default:
 		return wire.Frame{}, &refusal{statusNotRun, fmt.Sprintf("the bash-server is busy: %d commands are running", c.s.cfg.MaxCommands)}
 	}
+	if p.verb == verbBackground {
+		if err := c.s.roomForJob(); err != nil {
+			return wire.Frame{}, err
+		}
+		defer c.s.jobs.release()
+	}
 	j, err := c.prepare(p)
 	if err != nil {
 		return wire.Frame{}, &refusal{statusNotRun, err.Error()}
 	}
 	defer j.close()
+	if j.job != nil {
+		j.job.cwd, j.job.text = cwd, c.s.jobText(p.argv)
+	}
 	cmd := wire.Command{Path: p.path, Argv: p.argv, Env: c.s.cfg.environment(q.Env, cwd), Cwd: cwd}
 	if err := j.start(cmd, q.Execfn); err != nil {
 		return wire.Frame{}, &refusal{statusNotRun, err.Error()}
@@ -96,6 +110,20 @@ func (c *conn) command() (wire.Frame, error) {
 	c.s.pending.Add(int64(-size)) // the request lies in the memfd now
 	q, size = wire.Request{}, 0
 	return j.wait()
+}
+
+// errAnswered says that the client has its answer already.
+var errAnswered = errors.New("answered")
+
+// roomForJob says why no job may be started, or takes the place of one.
+func (s *Server) roomForJob() error {
+	if s.cfg.Jobs == 0 {
+		return &refusal{statusNotRun, "no command may run in the background here: sandbox.background.keep is none in the manifest, which the user can change"}
+	}
+	if !s.jobs.reserve(s.cfg.Jobs) {
+		return &refusal{statusNotRun, fmt.Sprintf("%d jobs run already, as many as there may be; end one: sharness-bash --jobs, sharness-bash --kill ID", s.cfg.Jobs)}
+	}
+	return nil
 }
 
 // request reads until Start. Size is what the request has reserved, also beside an error.

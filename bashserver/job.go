@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -36,6 +37,10 @@ type job struct {
 	notes  []string // said of ours
 	begun  time.Time
 	over   chan struct{} // closed when the output limit is reached
+
+	job      *background   // nil: it ends with its client
+	stop     chan struct{} // of a job: closed when its end is asked for
+	answered chan struct{} // of a job: closed when its client has been told
 }
 
 // prepare checks what the client sent and makes the pipes.
@@ -43,6 +48,10 @@ func (c *conn) prepare(p program) (*job, error) {
 	j := &job{c: c, p: p, over: make(chan struct{})}
 	j.budget = &budget{over: func() { close(j.over) }}
 	j.budget.left.Store(c.s.cfg.OutputLimit)
+	if p.verb == verbBackground {
+		j.job = &background{log: &ring{max: c.s.cfg.JobLog}, over: make(chan struct{})}
+		j.budget.left.Store(math.MaxInt64) // its log is bounded
+	}
 	fds := c.frames.TakeFDs()
 	for i, fd := range fds {
 		var err error
@@ -52,7 +61,7 @@ func (c *conn) prepare(p program) (*job, error) {
 			return nil, err
 		}
 	}
-	if !p.json && j.client[0].terminal() && j.client[1].terminal() && j.client[2].terminal() {
+	if p.tty || !p.json && j.job == nil && j.client[0].terminal() && j.client[1].terminal() && j.client[2].terminal() {
 		j.sinks = []*sink{j.sink(1)}
 		j.begun = time.Now()
 		return j, nil // its pipe is the master that comes with RecStarted
@@ -65,6 +74,9 @@ func (c *conn) prepare(p program) (*job, error) {
 }
 
 func (j *job) sink(i int) *sink {
+	if j.job != nil {
+		return &sink{log: j.job.log}
+	}
 	if j.p.json {
 		return &sink{quit: j.c.quit}
 	}
@@ -81,7 +93,7 @@ func (j *job) pipes() error {
 	}
 	j.theirs = append(j.theirs, theirs)
 	j.in = &input{src: j.client[0], dst: ours, start: -1}
-	if j.client[0].regular() {
+	if j.client[0].regular() && j.job == nil {
 		fd, err := unix.FcntlInt(theirs.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 		if err != nil {
 			return fmt.Errorf("fcntl: %w", err)
@@ -92,7 +104,7 @@ func (j *job) pipes() error {
 		}
 	}
 	for i := 1; i < 3; i++ {
-		if i == 2 && !j.p.json && j.client[1].same(j.client[2]) {
+		if i == 2 && (j.job != nil || !j.p.json && j.client[1].same(j.client[2])) {
 			j.theirs = append(j.theirs, j.theirs[1])
 			break
 		}
@@ -125,7 +137,12 @@ func (j *job) start(cmd wire.Command, execfn string) error {
 	fds := []int{int(mem.Fd())}
 	if j.wantsTerminal() {
 		r.A |= wire.FlagTerminal
-		r.B = terminalSize(j.client[1].fd) // before the command asks for it
+		if r.B = terminalSize(j.client[1].fd); r.B == 0 { // before the command asks for it
+			r.B = defaultSize
+		}
+	}
+	if j.job != nil {
+		r.A |= wire.FlagJob
 	}
 	if j.p.routed && !isShell(j.p.path) {
 		r.A |= wire.FlagNoTimeout
@@ -152,6 +169,9 @@ func (j *job) start(cmd wire.Command, execfn string) error {
 func (j *job) wait() (wire.Frame, error) {
 	j.c.busy.Go(j.c.listen)
 	gone, over := j.c.quit, j.over
+	if j.job != nil {
+		gone = nil // its client may go
+	}
 	started := false
 	var early []int // signals that came before there was anything to signal
 	for {
@@ -163,6 +183,9 @@ func (j *job) wait() (wire.Frame, error) {
 					j.kill(wire.ReasonInternal)
 				}
 				started = true
+				if j.job != nil {
+					j.detach()
+				}
 				for _, sig := range early {
 					j.signal(sig)
 				}
@@ -179,6 +202,9 @@ func (j *job) wait() (wire.Frame, error) {
 			} else if len(early) < signalBurst {
 				early = append(early, sig)
 			}
+		case <-j.stop:
+			j.stop = nil
+			j.kill(wire.ReasonStopped)
 		case <-gone:
 			gone = nil
 			j.kill(wire.ReasonClientGone)
@@ -213,8 +239,8 @@ func (j *job) started(m message) error {
 	for _, o := range j.out {
 		go o.copy()
 	}
-	if j.client[0].null() { // nothing to read: the end at once, and no goroutine
-		j.in.dst.Close()
+	if j.job != nil || j.client[0].null() { // nothing to read: the end at once, and no goroutine
+		j.in.eof()
 	} else {
 		j.in.resume()
 	}
@@ -277,7 +303,7 @@ func (j *job) finish(r wire.Record) (wire.Frame, error) {
 	}
 	for _, l := range limits {
 		if j.limits&l.bit != 0 {
-			j.note(j.c.s.cfg.sentence(l))
+			j.note(j.sentence(l))
 		}
 	}
 	if r.A > uint64(wire.KindSignal) || r.B > 255 {
@@ -291,9 +317,19 @@ func (j *job) finish(r wire.Record) (wire.Frame, error) {
 		j.tty = nil
 	}
 	redactions := j.closing(r, took)
+	if j.job != nil {
+		j.job.took, j.job.how, j.job.limits = took, r, j.limits
+		j.c.s.jobs.ended(j.job)
+		<-j.answered // it may be faster than its client is told
+		return wire.Frame{}, errAnswered
+	}
 	if j.p.json {
-		rep := &report{exitCode: int(r.B), stdout: j.sinks[0].captured, stderr: j.sinks[1].captured,
-			truncated:  j.sinks[0].truncated || j.sinks[1].truncated || j.limits&wire.LimitOutput != 0,
+		out, errs := j.sinks[0], j.sinks[len(j.sinks)-1]
+		if out == errs {
+			errs = &sink{} // on a terminal both are one
+		}
+		rep := &report{exitCode: int(r.B), stdout: out.captured, stderr: errs.captured,
+			truncated:  out.truncated || errs.truncated || j.limits&wire.LimitOutput != 0,
 			durationMS: took.Milliseconds(), limits: limitNames(j.limits), notes: j.notes, redactions: redactions}
 		if r.A == uint64(wire.KindSignal) {
 			rep.signal, rep.exitCode = int(r.B), 128+int(r.B)

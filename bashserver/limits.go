@@ -48,8 +48,15 @@ func ended(bits uint64) bool {
 	return false
 }
 
+// jobTimeout is the limit on the time of a job.
+var jobTimeout = limit{wire.LimitTimeout, "job_timeout", "sandbox.background.timeout", "the job was killed after %s, the limit on its time", true}
+
 // sentence says what a limit was and who can change it.
-func (c *Config) sentence(l limit) string {
+func (j *job) sentence(l limit) string {
+	c := &j.c.s.cfg
+	if j.job != nil && l.bit == wire.LimitTimeout {
+		l = jobTimeout
+	}
 	value := c.Bounds[l.name]
 	if value == "" {
 		value = "its " + l.name

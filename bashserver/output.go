@@ -24,7 +24,9 @@ type sink struct {
 	to   *clientFD
 	quit <-chan struct{} // closed when nobody waits for the client's descriptors any more
 
-	captured  []byte // with to == nil
+	log *ring // of a job
+
+	captured  []byte // with neither
 	truncated bool
 }
 
@@ -36,6 +38,9 @@ func (s *sink) Write(b []byte) (int, error) {
 	defer s.mu.Unlock()
 	if s.to != nil {
 		return len(b), s.to.write(b, s.quit)
+	}
+	if s.log != nil {
+		return s.log.Write(b)
 	}
 	n := min(len(b), maxCapture-len(s.captured))
 	s.captured = append(s.captured, b[:n]...)

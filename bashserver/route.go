@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sharness/sharness/bashserver/wire"
@@ -15,7 +16,23 @@ type program struct {
 	argv   []string
 	routed bool // a path of Routes, not the client's own name
 	json   bool
+	tty    bool // on a terminal, though the client has none
+	verb   verb
+	job    uint64 // of verbLog and verbKill
 }
+
+// verb is what the client's own options ask for, beside running a command and waiting for it.
+type verb int
+
+const (
+	verbRun        verb = iota
+	verbBackground      // run it as a job
+	verbJobs
+	verbLog
+	verbKill
+)
+
+const usage = "usage: sharness-bash [--json] [--background | --tty] -c CMD | [--json] --jobs | --job-log ID | --kill ID"
 
 // refusal is an answer for the client: the command does not run.
 type refusal struct {
@@ -82,12 +99,8 @@ func (c *Config) shell(q wire.Request, execfn string) (program, error) {
 		}
 	}
 	p := program{path: c.ShellPath, argv: slices.Clone(q.Argv)}
-	if len(p.argv) > 1 && p.argv[1] == "--json" {
-		p.json = true
-		p.argv = slices.Delete(p.argv, 1, 2)
-		if len(p.argv) < 2 {
-			return program{}, &refusal{statusNotRun, "usage: sharness-bash --json -c CMD"}
-		}
+	if err := p.options(); err != nil {
+		return program{}, err
 	}
 	// The shell puts its own name before every message: bash, unless the caller chose another.
 	dash := ""
@@ -98,6 +111,47 @@ func (c *Config) shell(q wire.Request, execfn string) (program, error) {
 		p.argv[0] = dash + path.Base(c.ShellPath)
 	}
 	return p, nil
+}
+
+// options takes our own options off; bash has none of these names.
+func (p *program) options() error {
+	own := false
+	for p.verb < verbJobs && len(p.argv) > 1 {
+		switch p.argv[1] {
+		case "--json":
+			p.json = true
+		case "--tty":
+			p.tty = true
+		case "--background":
+			p.verb = verbBackground
+		case "--jobs":
+			p.verb = verbJobs
+		case "--job-log":
+			p.verb = verbLog
+		case "--kill":
+			p.verb = verbKill
+		default:
+			if p.tty && p.verb != verbRun {
+				return &refusal{statusNotRun, usage}
+			}
+			return nil
+		}
+		own = true
+		p.argv = slices.Delete(p.argv, 1, 2)
+	}
+	var err error
+	switch {
+	case p.tty && p.verb != verbRun: // nobody is there to use it
+	case p.verb == verbJobs && len(p.argv) == 1:
+		return nil
+	case p.verb > verbJobs && len(p.argv) == 2:
+		if p.job, err = strconv.ParseUint(p.argv[1], 10, 64); err == nil {
+			return nil
+		}
+	case !own:
+		return nil
+	}
+	return &refusal{statusNotRun, usage}
 }
 
 // isShell tells calls that end from programs that serve as long as their client lives.

@@ -24,6 +24,7 @@ type Server struct {
 	poll    *poller
 	matcher *matcher // of the secrets
 
+	jobs     backgrounds
 	pending  atomic.Int64 // bytes of requests on their way
 	commands chan struct{}
 

@@ -18,6 +18,7 @@ type input struct {
 	running sync.Mutex // held by the one copier
 	start   int64      // of a regular file: position at the start
 	written int64
+	last    byte // written last; 0: nothing yet
 
 	mu   sync.Mutex
 	stop chan struct{} // nil: halted
@@ -60,14 +61,29 @@ func (in *input) copy(stop <-chan struct{}) {
 			var w int
 			w, err = in.dst.Write((*buf)[:n])
 			in.written += int64(w)
+			if w > 0 {
+				in.last = (*buf)[w-1]
+			}
 		}
 		if err != nil {
-			if !in.tty {
-				in.dst.Close()
-			}
+			in.eof()
 			return
 		}
 	}
+}
+
+// eof says that no more comes. On a terminal that is a key (Ctrl-D): pressed within a line it ends the line, pressed again the
+// input. A client's own terminal that is gone takes the command's along anyway.
+func (in *input) eof() {
+	if !in.tty {
+		in.dst.Close()
+		return
+	}
+	keys := "\x04"
+	if in.last != 0 && in.last != '\n' {
+		keys = "\x04\x04"
+	}
+	_, _ = in.dst.WriteString(keys)
 }
 
 // end stops for good, once the command is gone, and closes the client's descriptor. From a regular file only what the

@@ -42,6 +42,9 @@ func (t *terminal) restore() {
 	unix.IoctlSetTermios(t.fd, set, t.orig)
 }
 
+// defaultSize is that of a terminal whose client has none, or does not know.
+const defaultSize = 24 | 80<<16
+
 // terminalSize is what RecStart says about the client's terminal; 0 when it does not know.
 func terminalSize(fd int) uint64 {
 	ws, err := unix.IoctlGetWinsize(fd, unix.TIOCGWINSZ)

@@ -107,3 +107,20 @@ func TestOutputToAFileIsNotForcedOntoATerminal(t *testing.T) {
 		t.Errorf("got %q, %q, %v", out, errs, ws)
 	}
 }
+
+func TestCommandGetsATerminalThatItsClientHasNot(t *testing.T) {
+	s := start(t, Config{}, inProcess)
+	cmd := s.command("--tty", "-c", "test -t 0 && test -t 1 && test -t 2 && stty size; stty -echo; cat; echo end")
+	cmd.Stdin = strings.NewReader("line\nhalf")
+	out, errs, ws := s.finish(cmd)
+	if !strings.Contains(out, "24 80\r\n") || !strings.HasSuffix(out, "line\r\nhalfend\r\n") || errs != "" || ws.ExitStatus() != 0 {
+		t.Errorf("got %q %q %v", out, errs, ws)
+	}
+	cmd = s.command("--json", "--tty", "-c", "test -t 1 && cat && echo nothing came")
+	if out, _, _ = s.finish(cmd); !strings.Contains(out, `"stdout":"nothing came\u000d\n","stderr":""`) {
+		t.Errorf("--json: %q", out)
+	}
+	if _, errs, ws := s.output("--tty", "--background", "-c", "true"); ws.ExitStatus() != 2 || !strings.Contains(errs, "usage") {
+		t.Errorf("a job: %q %v", errs, ws)
+	}
+}

@@ -371,7 +371,9 @@ func (r *run) bashdConfig() (bashserver.Config, error) {
 			"pids": strconv.Itoa(m.Sandbox.Pids), "memory": m.Sandbox.Memory.String(), "timeout": m.Sandbox.Timeout.String(), "output": m.Sandbox.Output.String(),
 			"cpu": m.Sandbox.CPU.String(), "tmp": m.Sandbox.Tmp.String(), "file_size": m.Sandbox.FileSize.String(),
 			"session_pids": strconv.Itoa(m.Session.Pids), "session_memory": m.Session.Memory.String(),
+			"job_timeout": m.Sandbox.Background.Timeout.String(),
 		},
+		Jobs: jobsOf(m), JobLog: int(m.Sandbox.Background.Log),
 		LandlockABI: r.s.helperLandlockABI(), Seccomp: progs[0],
 	}
 	for _, name := range m.Secrets.Env {

@@ -52,6 +52,7 @@ type server struct {
 type runningCommand struct {
 	mu      sync.Mutex
 	dom     *domain
+	job     bool        // it may outlive its client
 	killed  wire.Reason // why it was killed by us
 	dead    bool        // killed before it ran
 	ended   bool        // nothing can be told to it any more
@@ -294,41 +295,54 @@ func (sv *server) forget(rc *wire.RecordConn) {
 	sv.changed.Broadcast()
 }
 
-// handle acts on one record. bashd is not trusted: every id must be one that it was given and not used already.
+// handle acts on one record. bashd is not trusted: every id must be one that it was given and not used already, and check has
+// looked at the rest.
 func (sv *server) handle(rc *wire.RecordConn, rec wire.Record, fds []int) error {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
+	files := make([]*os.File, len(fds))
+	for i, fd := range fds {
+		files[i] = os.NewFile(uintptr(fd), "bashd")
+	}
+	taken := false
+	defer func() {
+		if !taken {
+			closeFiles(files)
+		}
+	}()
 	if sv.open[rec.ID] != rc {
-		wire.CloseAll(fds)
 		return fmt.Errorf("record %d names connection %d, which bashd does not hold", rec.Type, rec.ID)
+	}
+	if err := check(rec, files); err != nil {
+		return fmt.Errorf("connection %d: %w", rec.ID, err)
 	}
 	c := sv.running[rec.ID]
 	switch rec.Type {
 	case wire.RecStart:
-		files := make([]*os.File, len(fds))
-		for i, fd := range fds {
-			files[i] = os.NewFile(uintptr(fd), "bashd")
+		if c != nil {
+			return fmt.Errorf("connection %d has a command already", rec.ID)
 		}
-		if c != nil || (rec.A&wire.FlagTerminal != 0) != (len(files) == 1) || !sealed(files[0]) {
-			closeFiles(files)
-			return fmt.Errorf("start of connection %d is malformed", rec.ID)
-		}
-		if len(sv.running) >= maxCommands || sv.closed {
-			closeFiles(files)
+		job := rec.A&wire.FlagJob != 0
+		if len(sv.running) >= maxCommands || sv.closed || job && sv.jobs() >= jobsOf(sv.s.Manifest) {
 			return rc.Send(wire.Record{Type: wire.RecRefused, ID: rec.ID, A: uint64(wire.ReasonBusy)})
 		}
-		c = &runningCommand{hints: map[wire.Hint]bool{}, signals: make(chan int, maxSignals)}
+		c = &runningCommand{job: job, hints: map[wire.Hint]bool{}, signals: make(chan int, maxSignals)}
 		sv.running[rec.ID] = c
 		sv.nextCmd++
 		sv.busy.Add(1)
+		taken = true
 		go sv.run(rc, rec, sv.nextCmd, c, files)
 	case wire.RecSignal:
-		if c != nil && rec.A >= 1 && rec.A <= 64 {
+		if c != nil {
 			c.signal(int(rec.A))
 		}
 	case wire.RecKill:
-		if c != nil {
-			c.kill(wire.Reason(rec.A))
+		switch why := wire.Reason(rec.A); {
+		case c == nil:
+		case why == wire.ReasonStopped:
+			c.stop(why)
+		default:
+			c.kill(why)
 		}
 	case wire.RecDone:
 		if c != nil {
@@ -336,18 +350,8 @@ func (sv *server) handle(rc *wire.RecordConn, rec wire.Record, fds []int) error 
 		}
 		delete(sv.open, rec.ID)
 		sv.changed.Broadcast()
-	default:
-		wire.CloseAll(fds)
-		return fmt.Errorf("record of type %d is not bashd's to send", rec.Type)
 	}
 	return nil
-}
-
-// sealed says whether a request can no longer change under the stage's eyes.
-func sealed(f *os.File) bool {
-	const want = unix.F_SEAL_WRITE | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
-	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
-	return err == nil && seals&want == want
 }
 
 func closeFiles(files []*os.File) {
@@ -405,7 +409,7 @@ func (sv *server) run(rc *wire.RecordConn, rec wire.Record, number uint64, c *ru
 			dom.signal(sig)
 		}
 	}()
-	x := sv.watch(dom, c, rec.A&wire.FlagNoTimeout != 0)
+	x := sv.watch(dom, c, sv.timeFor(rec.A))
 	c.end()
 	<-told // a signal that waits for pid 1 goes with it
 	end := wire.Record{Type: wire.RecEnded, ID: rec.ID, B: uint64(x.status), C: sv.limits(dom, c, x, before, held.full())}
@@ -484,9 +488,9 @@ func (sv *server) startIn(cg *cgroup, uid int, files []*os.File, size uint64) (*
 
 // watch waits for the end of a command, and ends it when its time is over. A command that is stopped stays so until it
 // is continued, killed or out of time.
-func (sv *server) watch(dom *domain, c *runningCommand, noTimeout bool) exit {
-	if t := sv.s.Manifest.Sandbox.Timeout; t != manifest.TimeoutNone && !noTimeout {
-		timer := time.AfterFunc(time.Duration(t), func() { c.kill(wire.ReasonTimeout) })
+func (sv *server) watch(dom *domain, c *runningCommand, t manifest.Timeout) exit {
+	if t != manifest.TimeoutNone {
+		timer := time.AfterFunc(time.Duration(t), func() { c.stop(wire.ReasonTimeout) })
 		defer timer.Stop()
 	}
 	for {

@@ -14,6 +14,7 @@ import (
 	"github.com/sharness/sharness/bashserver/wire"
 	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/event/sink"
+	"github.com/sharness/sharness/manifest"
 	"golang.org/x/sys/unix"
 )
 
@@ -29,7 +30,7 @@ func servedBy(t *testing.T) (sv *server, ours, bashd *wire.RecordConn, events *o
 	if err != nil {
 		t.Fatal(err)
 	}
-	sv = &server{s: &Session{}, events: sink.NewSender(send, "test"), listen: listen, admit: func(peer) error { return nil },
+	sv = &server{s: &Session{Manifest: (&manifest.Manifest{}).WithDefaults()}, events: sink.NewSender(send, "test"), listen: listen, admit: func(peer) error { return nil },
 		open: map[uint64]*wire.RecordConn{}, running: map[uint64]*runningCommand{}, hinted: map[wire.Hint]time.Time{}}
 	sv.changed.L = &sv.mu
 	a, b, err := socketpair(unix.SOCK_SEQPACKET)

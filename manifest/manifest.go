@@ -180,11 +180,10 @@ type Sandbox struct {
 // Keep says which commands may run on without their client.
 type Keep string
 
-// The three policies. What a shell started with & ends with the shell's command, but under KeepAll.
+// The two policies. What a shell started with & ends with the shell's command in either.
 const (
 	KeepNone Keep = "none" // no command does
 	KeepJobs Keep = "jobs" // those that were started as a job (sharness-bash --background)
-	KeepAll  Keep = "all"  // and what a command has left running when it ends
 )
 
 // Background bounds the jobs: commands that run on without a client, and end with the session at the latest. The limits of a

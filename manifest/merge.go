@@ -144,8 +144,7 @@ func (m *merger) limits(a, b *Manifest) {
 	wider(&s.IORead, t.IORead)
 	wider(&s.IOWrite, t.IOWrite)
 	wider(&s.FileSize, t.FileSize)
-	order := []Keep{KeepNone, KeepJobs, KeepAll}
-	if x, y := a.WithDefaults().Sandbox.Background.Keep, b.WithDefaults().Sandbox.Background.Keep; slices.Index(order, y) > slices.Index(order, x) {
+	if t.Background.Keep != KeepNone { // jobs, written or not
 		s.Background.Keep = t.Background.Keep
 	}
 	larger(&s.Background.Jobs, t.Background.Jobs, d.Sandbox.Background.Jobs)

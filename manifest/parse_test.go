@@ -59,7 +59,7 @@ func TestParseRefuses(t *testing.T) {
 		"negative timeout":  {"\nsandbox: {timeout: -1s}", `m.yaml:7:20: sandbox.timeout: found "-1s", expected a time with a unit, such as 90s, 10m or 2h, or none`},
 		"percent bare":      {"\nsandbox: {cpu: 150}", `m.yaml:7:16: sandbox.cpu: found the number "150", expected a whole number above 0 and %, such as 50% or 200% (two processors)`},
 		"weight":            {"\nsession: {cpu_weight: 10001}", `m.yaml:7:23: session.cpu_weight: found 10001, expected a whole number from 1 to 10000`},
-		"keep":              {"\nsandbox: {background: {keep: some}}", `m.yaml:7:30: sandbox.background.keep: found "some", expected none or jobs or all`},
+		"keep":              {"\nsandbox: {background: {keep: some}}", `m.yaml:7:30: sandbox.background.keep: found "some", expected none or jobs`},
 		"log":               {"\nsandbox: {background: {log: 1GiB}}", `m.yaml:7:29: sandbox.background.log: found 1GiB, expected at most 4MiB`},
 		"network allow":     {"\nsandbox:\n  network: {allow: [a.b]}", "m.yaml:8:12: sandbox.network: found a mapping (an allow list for commands is not offered in this release), expected none or session"},
 		"network word":      {"\nsandbox: {network: host}", `m.yaml:7:20: sandbox.network: found "host", expected none or session`},

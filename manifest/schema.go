@@ -41,7 +41,7 @@ var spelling = map[string]object{
 	"connect[].tls":           {"enum": []TLS{TLSSNI, TLSNone}},
 	"connect[].for":           {"type": "string", "pattern": forWords.String()},
 	"sandbox.network":         {"enum": []Network{NetworkNone, NetworkSession}},
-	"sandbox.background.keep": {"enum": []Keep{KeepNone, KeepJobs, KeepAll}},
+	"sandbox.background.keep": {"enum": []Keep{KeepNone, KeepJobs}},
 	"sandbox.cpu_weight":      weight,
 	"session.cpu_weight":      weight,
 	"sandbox.background.jobs": {"type": "integer", "minimum": 1, "maximum": maxJobs},

@@ -199,7 +199,7 @@ func (c *checker) sandbox(s *Sandbox) {
 	}
 	c.atMost("sandbox.cpu_weight", s.CPUWeight, maxWeight)
 	c.atMost("sandbox.open_files", s.OpenFiles, maxOpenFiles)
-	c.oneOf("sandbox.background.keep", string(s.Background.Keep), string(KeepNone), string(KeepJobs), string(KeepAll))
+	c.oneOf("sandbox.background.keep", string(s.Background.Keep), string(KeepNone), string(KeepJobs))
 	c.atMost("sandbox.background.jobs", s.Background.Jobs, maxJobs)
 	if s.Background.Log > maxLog {
 		c.fail("sandbox.background.log", found(s.Background.Log.String(), "at most "+maxLog.String()))

@@ -143,9 +143,17 @@ func DecodeSignal(f Frame) (int, error) {
 		return 0, protocolError("frame %d of %d bytes is no signal", f.Type, len(f.Payload))
 	}
 	n := binary.LittleEndian.Uint32(f.Payload)
+	if !Forwarded(uint64(n)) {
+		return 0, protocolError("signal %d is not forwarded", n)
+	}
+	return int(n), nil
+}
+
+// Forwarded says whether a signal is one that a client may send to its command.
+func Forwarded(n uint64) bool {
 	switch n {
 	case 1, 2, 3, 10, 12, 15, 18, 20, 28: // HUP INT QUIT USR1 USR2 TERM CONT TSTP WINCH
-		return int(n), nil
+		return true
 	}
-	return 0, protocolError("signal %d is not forwarded", n)
+	return false
 }

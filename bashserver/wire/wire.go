@@ -69,6 +69,7 @@ const RecordBytes = 48
 // StartFlags of RecStart.
 const (
 	FlagNoTimeout uint64 = 1 << 0 // a routed program that is not a shell call: it may serve as long as its client lives
+	FlagJob       uint64 = 1 << 2 // it runs on when its client is gone
 	FlagTerminal  uint64 = 1 << 1 // wants a pty; its master comes back with RecStarted as one descriptor
 )
 
@@ -85,6 +86,7 @@ const (
 	ReasonOutputLimit
 	ReasonTimeout
 	ReasonShutdown
+	ReasonStopped // the end of a job was asked for: it is told first
 )
 
 // Limits hit, bits of RecEnded.C.

@@ -283,9 +283,13 @@ __attribute__((noreturn, used)) void start(long *stack)
 			base = s + 1;
 	if (stack[0] > 1 && same(base, "sharness-bash") && (same(argv[1], "--help") || same(argv[1], "--version"))) {
 		static const char help[] = "sharness-bash " VERSION "\n"
-			"usage: sharness-bash -c CMD | -lc CMD | -c -l CMD | --json -c CMD\n"
+			"usage: sharness-bash [--json] [--background | --tty] -c CMD | -lc CMD | -c -l CMD\n"
+			"       sharness-bash [--json] --jobs | --job-log ID | --kill ID\n"
 			"Runs a command in a sandbox of the bash-server (SHARNESS_SOCKET or /run/sharness/bash.sock).\n"
 			"Options are bash's; --json prints one object with the output and how it ended.\n"
+			"--background returns at once and prints a number: the command runs on as a job, which\n"
+			"--jobs lists, --job-log shows what it has printed, and --kill ends. --tty runs it on a\n"
+			"terminal of its own, which it has without asking when 0, 1 and 2 are a terminal.\n"
 			"Status: the command's; 2 when the server cannot be reached or does not run it.\n";
 		struct iovec v = {help, same(argv[1], "--help") ? sizeof help - 1 : sizeof "sharness-bash " VERSION};
 		SYS(writev, 1, &v, 1, 0, 0);

@@ -41,8 +41,8 @@ import os; os._exit(0)'`, "pids", "can't start new thread", 0, 30 * time.Second}
 	{"disk", `for d in /tmp /var/tmp /dev/shm ~; do head -c 30M /dev/zero > $d/x; echo full $?; rm $d/x; done; echo again > /tmp/y && cat /tmp/y`, "", "full 1\nfull 1\nfull 1\nfull 1\nagain", 0, 30 * time.Second},
 	{"full private folder", `head -c 30M /dev/zero > /tmp/x`, "tmp", "", 1, 30 * time.Second},
 	{"file size", `truncate -s 70M big; exit $?`, "file_size", "", 153, 30 * time.Second},
-	{"time", `trap '' TERM INT; echo begun; sleep 60 & sleep 60; wait`, "timeout", "begun", -1, 6 * time.Second},
-	{"time of a daemon", `setsid sh -c 'trap "" TERM; sleep 60' & wait`, "timeout", "", -1, 6 * time.Second},
+	{"time", `trap '' TERM INT; echo begun; sleep 60 & sleep 60; wait`, "timeout", "begun", -1, 9 * time.Second},
+	{"time of a daemon", `setsid sh -c 'trap "" TERM; sleep 60' & wait`, "timeout", "", -1, 9 * time.Second},
 	{"output", `yes | head -c 100000000; echo not reached`, "output", "", -1, 30 * time.Second},
 	{"output and error", `while :; do echo 0123456789012345678901234567890123456789 >&2; done`, "output", "", -1, 30 * time.Second},
 }

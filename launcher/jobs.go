@@ -1,0 +1,60 @@
+package launcher
+
+import (
+	"time"
+
+	"github.com/sharness/sharness/bashserver/wire"
+	"github.com/sharness/sharness/manifest"
+	"golang.org/x/sys/unix"
+)
+
+// jobsOf is how many commands may run on without a client.
+func jobsOf(m *manifest.Manifest) int {
+	if m.Sandbox.Background.Keep == manifest.KeepNone {
+		return 0
+	}
+	return m.Sandbox.Background.Jobs
+}
+
+// jobs counts those that run; under mu.
+func (sv *server) jobs() (n int) {
+	for _, c := range sv.running {
+		if c.job {
+			n++
+		}
+	}
+	return n
+}
+
+// timeFor is the time of a command that was asked for with these flags.
+func (sv *server) timeFor(flags uint64) manifest.Timeout {
+	switch m := sv.s.Manifest.Sandbox; {
+	case flags&wire.FlagJob != 0:
+		return m.Background.Timeout
+	case flags&wire.FlagNoTimeout != 0:
+		return manifest.TimeoutNone
+	default:
+		return m.Timeout
+	}
+}
+
+// stopGrace is what a command has to end by itself once it was told to.
+const stopGrace = 2 * time.Second
+
+// stop ends a command that may tidy up first: TERM to its group, awake if it was stopped, and after a while KILL to all of it.
+// One whose client is gone is killed at once: nobody is there to see what it would still do.
+func (c *runningCommand) stop(why wire.Reason) {
+	c.mu.Lock()
+	if c.killed == wire.ReasonNone {
+		c.killed = why
+	}
+	running := c.dom != nil
+	c.mu.Unlock()
+	if !running { // it has not begun
+		c.kill(why)
+		return
+	}
+	c.signal(int(unix.SIGTERM))
+	c.signal(int(unix.SIGCONT))
+	time.AfterFunc(stopGrace, func() { c.kill(why) })
+}
