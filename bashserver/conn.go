@@ -126,6 +126,9 @@ func (s *Server) roomForJob() error {
 	return nil
 }
 
+// frameCost is what keeping an argument or a variable takes beside its text.
+const frameCost = 32
+
 // request reads until Start. Size is what the request has reserved, also beside an error.
 func (c *conn) request() (q wire.Request, size int, err error) {
 	c.frames.Conn.SetDeadline(time.Now().Add(c.s.cfg.RequestTimeout))
@@ -135,10 +138,11 @@ func (c *conn) request() (q wire.Request, size int, err error) {
 		if err != nil {
 			return q, size, err
 		}
-		if !c.s.reserve(len(f.Payload)) {
+		n := len(f.Payload) + frameCost
+		if !c.s.reserve(n) {
 			return q, size, &refusal{statusNotRun, "the bash-server is busy: too many large requests"}
 		}
-		size += len(f.Payload)
+		size += n
 		if done, err = a.Add(f); err != nil {
 			return q, size, err
 		}

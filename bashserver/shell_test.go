@@ -1,6 +1,7 @@
 package bashserver
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
@@ -247,11 +248,19 @@ func TestLargeRequestArrivesWhole(t *testing.T) {
 	if out, errs, ws := s.finish(cmd); out != "131071 131000 1001\n" {
 		t.Errorf("got %q, %q, %v", out, errs, ws)
 	}
+	// What find -exec {} + makes of it: as much as an exec takes by default.
+	cmd = s.command("-c", "echo $#", "x")
+	for range 60000 {
+		cmd.Args = append(cmd.Args, "some/folder/some_file.go")
+	}
+	if out, errs, ws := s.finish(cmd); out != "60000\n" {
+		t.Errorf("many arguments: %q, %q, %v", out, errs, ws)
+	}
 	cmd = s.command("-c", "true", "x")
 	for range wire.MaxArgs {
 		cmd.Args = append(cmd.Args, "")
 	}
-	if _, errs, ws := s.finish(cmd); ws.ExitStatus() != 2 || !strings.Contains(errs, "more than 16384 arguments") {
+	if _, errs, ws := s.finish(cmd); ws.ExitStatus() != 2 || !strings.Contains(errs, "more than 131072 arguments") {
 		t.Errorf("too many arguments: %q, %v", errs, ws)
 	}
 }
@@ -269,5 +278,35 @@ func TestEnvironmentFollowsThePolicy(t *testing.T) {
 		"\nSHELL=/usr/bin/bash\nSHLVL=1\nTMPDIR=/tmp\nTZ=UTC\nUSER=agent\n_=/usr/bin/env\n"
 	if got != want {
 		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+func TestHundredMebibytesOfStdinArriveWhole(t *testing.T) {
+	s := start(t, Config{}, inProcess)
+	const size = 100 << 20
+	sum := sha256.New()
+	file := filepath.Join(s.dir, "large")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	block := make([]byte, 1<<20)
+	for i := range size / len(block) {
+		for j := range block {
+			block[j] = byte(i + j*j>>8)
+		}
+		sum.Write(block)
+		if _, err := f.Write(block); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := fmt.Sprintf("%x  -\n", sum.Sum(nil))
+	for _, script := range []string{client + " -c sha256sum < large", "cat large | " + client + " -c sha256sum"} {
+		cmd := exec.Command("bash", "-c", script)
+		cmd.Dir, cmd.Env = s.dir, append(os.Environ(), "SHARNESS_SOCKET="+s.sock)
+		if out, err := cmd.Output(); string(out) != want || err != nil {
+			t.Errorf("%s: got %q, %v, want %q", script, out, err, want)
+		}
 	}
 }

@@ -57,7 +57,7 @@ func terminalSize(fd int) uint64 {
 // copySize gives the inner terminal the size of the outer one; the kernel tells the command.
 func copySize(from int, to *os.File) {
 	ws, err := unix.IoctlGetWinsize(from, unix.TIOCGWINSZ)
-	if err != nil {
+	if err != nil || ws.Row == 0 && ws.Col == 0 { // unknown: the inner one has defaultSize
 		return
 	}
 	// Not Fd(), which would make the file blocking, and its number may be another's once it is closed.

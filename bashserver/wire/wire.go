@@ -13,7 +13,7 @@ const HeaderBytes = 8
 const (
 	MaxPayload = 128 << 10 // MAX_ARG_STRLEN of the kernel: no longer argument can be executed
 	MaxRequest = 4 << 20   // sum of all payloads before Start
-	MaxArgs    = 16384
+	MaxArgs    = 131072    // more than an exec takes with names of files
 	MaxEnv     = 4096
 	MaxPath    = 4095 // PATH_MAX without its NUL
 	MaxError   = 4096

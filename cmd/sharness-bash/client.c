@@ -187,10 +187,9 @@ static void send_request(char **argv, char **env, const char *execfn)
 
 // catch_signals turns what a person or an agent sends into a descriptor. Signals that were ignored or blocked when we
 // were started stay so: that is how nohup and job control speak to a program.
-static long catch_signals(void)
+static long catch_signals(uint64_t blocked)
 {
-	uint64_t blocked = 0, mask = 0;
-	SYS(rt_sigprocmask, SIG_BLOCK, 0, &blocked, 8, 0);
+	uint64_t mask = 0;
 	for (unsigned i = 0; i < sizeof forwarded / sizeof *forwarded; i++) {
 		struct sigaction old = {0};
 		uint64_t bit = 1ULL << (forwarded[i] - 1);
@@ -308,10 +307,13 @@ __attribute__((noreturn, used)) void start(long *stack)
 
 	long parent = follow_parent();
 	out.sock = dial(path);
+	// From here on a new size of the terminal is kept for catch_signals: the command may be told before we are.
+	uint64_t blocked = 0, winch = 1ULL << (SIGWINCH - 1);
+	SYS(rt_sigprocmask, SIG_BLOCK, &winch, &blocked, 8, 0);
 	send_request(argv, env, execfn);
 	if (out.err < 0)
 		finish(out.sock, path);
-	long sigfd = catch_signals();
+	long sigfd = catch_signals(blocked);
 	struct pollfd wait[] = {{(int)out.sock, POLLIN, 0}, {(int)sigfd, POLLIN, 0}, {(int)parent, POLLIN, 0}};
 	for (;;) {
 		if (SYS(ppoll, wait, 3, 0, 0, 8) < 0)
