@@ -30,7 +30,7 @@ func (p *Policy) judgePath(v *verdict, c call, e *Event) {
 		return
 	case writes && (slices.Contains(p.Exec, v.path) || slices.Contains(p.Libraries, v.path) || v.path == p.Client):
 		v.door = "exec-swap"
-	case writes && p.protected(v.path):
+	case p.protected(v.path) && writes && !changesMeta(c.name):
 		v.door = "file-git"
 	case in(v.path, "/sys/fs/cgroup"):
 		v.door = "cg-escape"
@@ -48,7 +48,7 @@ func (p *Policy) judgePath(v *verdict, c call, e *Event) {
 	v.cause = p.ifHolds(causeLandlock)
 	if e.Errno == unix.EROFS || e.Errno == unix.EBUSY {
 		v.cause = p.ifHolds(causeMount)
-		if v.door == "file-git" {
+		if p.protected(v.path) {
 			v.cause = p.ifHolds(causeProtect)
 		}
 	}

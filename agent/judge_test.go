@@ -122,6 +122,7 @@ func TestJudge(t *testing.T) {
 		{"reading a hook", "openat", asks("/work/.git/hooks/pre-commit"), event.FileDenied, "file-secret", "landlock", "/work/.git/hooks/pre-commit"},
 		{"renaming what is mounted upon", "renameat2", asks("/work/.git").and(func(e *Event) { e.Errno = unix.EBUSY }), event.FileDenied, "file-git", "protect", "/work/.git"},
 		{"mode on a read-only mount", "fchmodat", asks("/usr/a").and(func(e *Event) { e.Args[2] = 0o755; e.Errno = unix.EROFS }), event.FileDenied, "file-meta", "mount", "/usr/a"},
+		{"mode of a protected name", "fchmodat", asks("/work/.git/config").and(func(e *Event) { e.Args[2] = 0o755; e.Errno = unix.EROFS }), event.FileDenied, "file-meta", "protect", "/work/.git/config"},
 		{"memory of pid 1", "openat", asks("/proc/1/mem"), event.FileDenied, "pid1", "landlock", "/proc/1/mem"},
 		{"root of another", "openat", asks("/proc/77/root/etc/x"), event.FileDenied, "ptrace", "landlock", "/proc/77/root/etc/x"},
 		{"own folder", "openat", asks("/proc/42/mem").and(func(e *Event) { e.Proc.NSPID = 42 }), event.FileDenied, "file-secret", "landlock", "/proc/42/mem"},

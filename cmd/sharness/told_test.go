@@ -31,7 +31,8 @@ func TestEveryRefusalOfTheSiegeIsInTheLog(t *testing.T) {
 				if e.Type.Denial() && e.Phase == "" {
 					told[key{e.Door, e.Errno}] = true
 				}
-				if e.Type == event.EventsLost {
+				// Repetitions that were too fast to be written are counted at the end: what they repeat is there.
+				if e.Type == event.EventsLost && e.Cause != "repeats" {
 					t.Errorf("lost: %+v", e)
 				}
 			}

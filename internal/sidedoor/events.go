@@ -6,11 +6,13 @@ import "strings"
 // not say what it was meant for.
 var eventDoors = []struct{ attempt, door string }{
 	{"cg-escape/mount", "ns"},
+	{"exec-inject/ld-so-preload", "file-config"},
 	{"exec-interp/exec", "exec-workspace"},
 	{"exec-interp/connect", "net-host"},
 	{"exec-interp/memfd", "exec-memfd"},
 	{"exec-ldso/memfd", "exec-memfd"},
 	{"exec-scm/meeting-point", "file-fifo"},
+	{"exec-workspace/", "file-config"}, // where the file cannot even be written
 	{"file-git/move-", "file-config"},
 	{"file-link/", "file-secret"},
 	{"file-secret/handle", "kernel"},
@@ -20,6 +22,7 @@ var eventDoors = []struct{ attempt, door string }{
 	{"sig/parent", "pid1"},
 	{"srv-fd/client-write", "exec-swap"},
 	{"srv-fd/proc-exe", "pid1"},
+	{"srv-fd/unlink", "file-config"},
 }
 
 // EventDoor is the door that the event of a refused attempt names when it is not the attempt's own; else empty.
