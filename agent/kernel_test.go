@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -106,6 +107,42 @@ func TestDenialOfAThreadNamesProcessAndThread(t *testing.T) {
 	}
 	if events[0].Process.Exe == "" || events[0].Process.StartNS == 0 || events[0].Process.UID != nobody {
 		t.Errorf("got process %+v, want its image, start and uid", events[0].Process)
+	}
+}
+
+// Nothing is looked up when a record is read: by then the process may be gone, here all are.
+func TestProcessThatHasEndedIsNamedAllTheSame(t *testing.T) {
+	g := newGroup(t, "")
+	file := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(file, []byte("text"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	tracer, err := Load(Options{Cgroups: []string{g.dir}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tracer.Close()
+	const n = 20
+	for i := range n {
+		inGroup(t, g, fmt.Sprintf("%s/%s", strings.Repeat("/", i), file))
+	}
+	r := newRecorder(policy)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := tracer.Run(ctx, r); err != nil {
+		t.Fatal(err)
+	}
+	r.Finish(time.Now())
+	r.balance(t)
+	events := r.denials()
+	if len(events) != n {
+		t.Fatalf("got %d events, want %d", len(events), n)
+	}
+	shell := tool(t, "sh")
+	for _, e := range events {
+		if e.Process.Exe != shell || e.Process.StartNS == 0 || e.Process.Comm == "" || len(e.Ancestors) != 0 || e.Target.Resolved != file {
+			t.Fatalf("got %+v %+v by %q, want the shell that ended", e.Process, e.Target, e.Ancestors)
+		}
 	}
 }
 
