@@ -42,6 +42,21 @@ func manifestNames() (names []string) {
 	return names
 }
 
+// logNames offers the logs that events and why find by name, and files.
+func logNames(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	files, err := filepath.Glob(filepath.Join(logDir, "*.jsonl"))
+	if err != nil {
+		panic("completion: the pattern is wrong: " + err.Error())
+	}
+	for _, file := range files {
+		names = append(names, strings.TrimSuffix(filepath.Base(file), ".jsonl"))
+	}
+	return names, cobra.ShellCompDirectiveDefault
+}
+
 func doorIDs() (ids []string) {
 	for _, d := range sidedoor.Doors() {
 		ids = append(ids, d.ID)

@@ -45,10 +45,12 @@ FILE is yours.
 
 Shown is the session that began last, or the one that was named, or with -f what happens from now on; with --all the
 whole log. The number behind the time is what sharness why explains.`,
-		Example:       "  sudo sharness events\n  sudo sharness events -f --door exec-direct\n  sudo sharness events --type exec.denied --json",
-		Args:          cobra.MaximumNArgs(1),
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Example: "  sudo sharness events\n  sudo sharness events -f --door exec-direct\n  sudo sharness events --type exec.denied --json",
+		Args:    cobra.MaximumNArgs(1),
+
+		ValidArgsFunction: logNames,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := show.check(); err != nil {
 				return &exitError{125, err}

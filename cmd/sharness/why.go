@@ -25,10 +25,12 @@ LOG is a file, the name of a manifest, or of a session; without it, the log in `
 last. Of a log with several sessions the last one is meant, unless LOG names another.
 
 The exit status is 1 when there is no such event.`,
-		Example:       "  sudo sharness why 42\n  sudo sharness why claude 42\n  sharness why agent.jsonl 42",
-		Args:          cobra.RangeArgs(1, 2),
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Example: "  sudo sharness why 42\n  sudo sharness why claude 42\n  sharness why agent.jsonl 42",
+		Args:    cobra.RangeArgs(1, 2),
+
+		ValidArgsFunction: logNames,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			seq, err := strconv.ParseUint(args[len(args)-1], 10, 64)
 			if err != nil {
