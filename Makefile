@@ -78,7 +78,7 @@ lint:
 	./.ci/lint
 demo: deps build
 	./.ci/demo
-# BENCH=start or command measures only that; ROUNDS=N as often.
+# BENCH=start, command or trace measures only that; ROUNDS=N as often.
 bench: build
 	$(GO) run ./internal/bench -only '$(BENCH)' -rounds '$(or $(ROUNDS),40)'
 

@@ -1,7 +1,8 @@
 // Command bench measures what sharness adds to a start and to a command, beside a bare process and bubblewrap, in one
 // interleaved run: every round takes one sample of each row in a random order, after a rest, as agents send commands one
-// by one. It prints medians and p95 and asserts nothing: times are of the machine they are measured on, only the ratios
-// of one run are worth comparing. It does not measure throughput or what runs inside.
+// by one. Then it measures what tracing costs, how many denials it takes in, and how soon one is in the log. It prints
+// medians and p95 and asserts nothing: times are of the machine they are measured on, only the ratios of one run are worth
+// comparing. It does not measure what runs inside.
 package main
 
 import (
@@ -28,7 +29,14 @@ type row struct {
 }
 
 func main() {
-	only := flag.String("only", "", "measure only start or command")
+	if len(os.Args) == 8 && os.Args[1] == beRefusedWord {
+		if err := beRefused(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	only := flag.String("only", "", "measure only start, command or trace")
 	rounds := flag.Int("rounds", 40, "samples of each row")
 	rest := flag.Duration("rest", 5*time.Millisecond, "before each sample")
 	flag.Parse()
@@ -40,15 +48,15 @@ func main() {
 
 func run(only string, rounds int, rest time.Duration) (err error) {
 	switch {
-	case only != "" && only != "start" && only != "command":
-		return fmt.Errorf("-only %s: want start or command", only)
+	case only != "" && only != "start" && only != "command" && only != "trace":
+		return fmt.Errorf("-only %s: want start, command or trace", only)
 	case rounds < 1:
 		return errors.New("-rounds: want at least one")
 	case os.Geteuid() != 0:
 		return errors.New("must be root: sudo make bench")
 	}
 	bwrap, err := exec.LookPath("bwrap")
-	if err != nil {
+	if err != nil && only != "trace" {
 		return fmt.Errorf("bubblewrap is what it is compared with: %w; run: make deps", err)
 	}
 	h, err := newHost()
@@ -58,13 +66,18 @@ func run(only string, rounds int, rest time.Duration) (err error) {
 	defer func() { err = errors.Join(err, h.close()) }()
 
 	fmt.Println(machine())
-	if only != "command" {
+	if only == "" || only == "start" {
 		if err := h.start(bwrap).measure(rounds, rest); err != nil {
 			return err
 		}
 	}
+	if only == "" || only == "trace" {
+		if err := h.trace(rounds, rest); err != nil {
+			return fmt.Errorf("trace: %w", err)
+		}
+	}
 	// Only now: a workspace has one session.
-	if only != "start" {
+	if only == "" || only == "command" {
 		g, err := h.command(bwrap)
 		if err != nil {
 			return err

@@ -57,7 +57,7 @@ var Rooms = []Room{
 	{Path: "internal/fakellm/..."},
 	{Path: "internal/embedded"},
 	{Path: "internal/agentstest"},
-	{Path: "internal/bench"},
+	{Path: "internal/bench", Ours: []string{"agent", "event"}},
 	{Path: "internal/sessiontest"},
 	{Path: "internal/testrun"},
 	{Path: "internal/walls"},
