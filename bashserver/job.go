@@ -162,6 +162,9 @@ func (j *job) start(cmd wire.Command, execfn string) error {
 	j.target = &event.Target{Asked: cut(execfn), Resolved: cmd.Path, Source: "request"}
 	// No argument is written down: tokens live there.
 	j.logged = map[string]any{"cwd": cut(cmd.Cwd), "args": len(cmd.Argv)}
+	if j.job != nil {
+		j.logged["job"] = true
+	}
 	return nil
 }
 

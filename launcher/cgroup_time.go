@@ -66,11 +66,10 @@ func wholeDevice(sys string, major, minor uint32) (string, error) {
 	return strings.TrimSpace(string(dev)), err
 }
 
-// cpu2 says whether the unified hierarchy has the cpu controller to give. Shares are fair where it has; a kernel with real-time
-// groups refuses to enable it.
+// cpu2 says whether the unified hierarchy gives the cpu controller to our groups: it is enabled in passing, as making a group with it
+// does. A kernel with real-time groups refuses while there are real-time processes; then shares are as fair as without groups.
 var cpu2 = sync.OnceValue(func() bool {
-	data, err := os.ReadFile(filepath.Join(cgroupMount, "cgroup.controllers"))
-	return err == nil && strings.Contains(" "+strings.TrimSpace(string(data))+" ", " cpu ")
+	return os.WriteFile(filepath.Join(cgroupMount, "cgroup.subtree_control"), []byte("+cpu"), 0) == nil
 })
 
 // apply2 adds a share to the resources of a group of version 2.

@@ -58,37 +58,47 @@ type met struct {
 	throttled   uint64 // microseconds
 }
 
-func (sv *server) meter(cg *cgroup) met {
-	if cg.joined != nil {
-		cg = cg.joined
+// meter reads only what may tell something: each file is a few microseconds of every command.
+func (sv *server) meter(cg *cgroup) (m met) {
+	if cg.v2 != nil { // version 1 counts at the member's own group
+		m.sessionPids = counter(filepath.Join(sv.budget.group.dirs[0], "pids.events.local"), "max")
 	}
-	return met{sessionPids: sv.budget.group.pidsRefused(), throttled: cg.throttled()}
+	if sv.s.Manifest.Sandbox.CPU > 0 {
+		if cg.joined != nil {
+			cg = cg.joined
+		}
+		m.throttled = cg.throttled()
+	}
+	return m
 }
 
 // slowedBy is from when on a command is told that its share of the processors was what made it slow.
 const slowedBy = time.Second
 
 // limits are the bits of RecEnded.
-func (sv *server) limits(dom *domain, c *runningCommand, x exit, before met, full bool) uint64 {
+func (sv *server) limits(dom *domain, c *runningCommand, x exit, before met, held spaces) uint64 {
 	var bits uint64
 	set := func(bit uint64, hit bool) {
 		if hit {
 			bits |= bit
 		}
 	}
-	failed := x.signal != 0 || x.status != 0
-	own, above := dom.cgroup.refusedPids()
-	now := sv.meter(dom.cgroup)
-	set(wire.LimitPids, own)
-	// The session's count says that somebody was refused while this command ran: told to those that failed.
-	set(wire.LimitSessionPids, above || !own && failed && now.sessionPids > before.sessionPids)
-	own, above = dom.cgroup.outOfMemory()
-	set(wire.LimitMemory, own)
-	set(wire.LimitSessionMemory, above)
-	set(wire.LimitCPU, now.throttled > before.throttled+uint64(slowedBy.Microseconds()))
-	// RLIMIT_FSIZE is told by a signal; a shell passes that of its last command on as a status.
-	set(wire.LimitFileSize, sv.s.Manifest.Sandbox.FileSize > 0 && (x.signal == int(unix.SIGXFSZ) || x.status == 128+int(unix.SIGXFSZ)))
-	set(wire.LimitTmp, failed && full)
+	ownPids, abovePids := dom.cgroup.refusedPids()
+	ownMemory, aboveMemory := dom.cgroup.outOfMemory()
+	set(wire.LimitPids, ownPids)
+	set(wire.LimitSessionPids, abovePids)
+	set(wire.LimitMemory, ownMemory)
+	set(wire.LimitSessionMemory, aboveMemory)
+	if sv.s.Manifest.Sandbox.CPU > 0 {
+		set(wire.LimitCPU, sv.meter(dom.cgroup).throttled > before.throttled+uint64(slowedBy.Microseconds()))
+	}
+	if x.signal != 0 || x.status != 0 {
+		// The session's count says that somebody was refused while this command ran: told to those that failed.
+		set(wire.LimitSessionPids, !ownPids && sv.meter(dom.cgroup).sessionPids > before.sessionPids)
+		// RLIMIT_FSIZE is told by a signal; a shell passes that of its last command on as a status.
+		set(wire.LimitFileSize, sv.s.Manifest.Sandbox.FileSize > 0 && (x.signal == int(unix.SIGXFSZ) || x.status == 128+int(unix.SIGXFSZ)))
+		set(wire.LimitTmp, held.full())
+	}
 	switch c.reason() {
 	case wire.ReasonTimeout:
 		bits |= wire.LimitTimeout
@@ -96,11 +106,6 @@ func (sv *server) limits(dom *domain, c *runningCommand, x exit, before met, ful
 		bits |= wire.LimitOutput
 	}
 	return bits
-}
-
-// pidsRefused counts how often a process was refused by this group's own limit, or, on version 1, to a member of it.
-func (c *cgroup) pidsRefused() uint64 {
-	return max(counter(filepath.Join(c.dirs[0], "pids.events.local"), "max"), counter(filepath.Join(c.dirs[0], "pids.events"), "max"))
 }
 
 // refusedPids says whether a process was refused to a member, by this group's limit or by that of a group above. Version 1, and
