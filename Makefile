@@ -49,6 +49,7 @@ install: build
 	install -m 0755 bin/sharness-bash bin/sharness-init bin/sharness-bashd bin/sharness-relay bin/sharness-agent bin/sharness-watch \
 	    $(DESTDIR)$(PREFIX)/libexec/sharness/
 	bin/sharness docs man $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 0644 cmd/sharness-bash/sharness-bash.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	bin/sharness completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/sharness
 	bin/sharness completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_sharness
 	bin/sharness completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/sharness.fish

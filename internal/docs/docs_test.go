@@ -138,3 +138,22 @@ func TestSubcommandsInTheDocumentsExist(t *testing.T) {
 		}
 	}
 }
+
+func TestOptionsOfTheClientAreInItsHelpItsPageAndTheManual(t *testing.T) {
+	options := regexp.MustCompile(`--[a-z][a-z-]+`)
+	client := read(t, "cmd/sharness-bash", "client.c")[filepath.Join(root, "cmd/sharness-bash/client.c")]
+	server := read(t, "bashserver", "route.go")[filepath.Join(root, "bashserver/route.go")]
+	page := read(t, "cmd/sharness-bash", ".1")[filepath.Join(root, "cmd/sharness-bash/sharness-bash.1")]
+	manual := read(t, "docs", "manual.md")[filepath.Join(root, "docs/manual.md")]
+	taken := options.FindAllString(server, -1)
+	if len(taken) == 0 {
+		t.Fatal("the server takes no option: the pattern no longer fits")
+	}
+	for _, o := range taken {
+		for name, text := range map[string]string{"--help": client, "man page": page, "manual": manual} {
+			if !strings.Contains(text, o) {
+				t.Errorf("%s: %s is missing", name, o)
+			}
+		}
+	}
+}
