@@ -57,7 +57,7 @@ whole log. The number behind the time is what sharness why explains.`,
 			}
 			path, session, err := chooseLog(args)
 			if err != nil {
-				return &exitError{125, err}
+				return &exitError{125, fmt.Errorf("events: %w", err)}
 			}
 			show.session = session
 			bad, err := showLog(cmd.Context(), path, follow, show, cmd.OutOrStdout())
@@ -97,7 +97,7 @@ func chooseLog(args []string) (path, session string, err error) {
 	}
 	logs, err := filepath.Glob(filepath.Join(logDir, "*.jsonl"))
 	if err != nil {
-		return "", "", fmt.Errorf("events: list %s: %w", logDir, err)
+		return "", "", fmt.Errorf("list %s: %w", logDir, err)
 	}
 	var at time.Time
 	for _, log := range logs {
@@ -106,7 +106,7 @@ func chooseLog(args []string) (path, session string, err error) {
 		}
 	}
 	if path == "" {
-		return "", "", fmt.Errorf("events: no log in %s that can be read; run it with sudo, or name a file", logDir)
+		return "", "", fmt.Errorf("no log in %s that can be read; run it with sudo, or name a file", logDir)
 	}
 	return path, "", nil
 }

@@ -38,7 +38,7 @@ The exit status is 1 when there is no such event.`,
 			}
 			path, session, err := chooseLog(args[:len(args)-1])
 			if err != nil {
-				return &exitError{125, err}
+				return &exitError{125, fmt.Errorf("why: %w", err)}
 			}
 			told, err := findEvent(path, session, seq)
 			if err != nil {
