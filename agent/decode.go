@@ -89,6 +89,7 @@ type Event struct {
 	Arch    uint32 // of a Killed: AUDIT_ARCH_*
 	NoExec  bool   // the descriptor's file is on a noexec mount
 	ByFD    bool   // the mapping's file was looked up by descriptor
+	LSM     bool   // a security module refused: seen by a hook
 	WideNR  bool   // the call was made with bits in its number that the kernel leaves out
 }
 
@@ -144,6 +145,7 @@ func decodeEvent(raw []byte) (*Event, error) {
 		Exe:  texts[bpf.TraceTextTEXT_EXE], Asked: texts[bpf.TraceTextTEXT_ASKED], Base: texts[bpf.TraceTextTEXT_BASE],
 		NR: int(r.Nr), Errno: unix.Errno(-r.Ret), Args: r.Args, Repeats: r.Repeats, Class: classNames[r.Class], Arch: r.Arch,
 		NoExec: h.Flags&bpf.TraceRecordFlagFLAG_NOEXEC != 0, ByFD: h.Flags&bpf.TraceRecordFlagFLAG_BY_FD != 0,
+		LSM:    h.Flags&bpf.TraceRecordFlagFLAG_LSM != 0,
 		WideNR: h.Flags&bpf.TraceRecordFlagFLAG_WIDE_NR != 0}
 	if h.Flags&bpf.TraceRecordFlagFLAG_ADDR != 0 {
 		e.Address, e.Asked.Text = []byte(e.Asked.Text), ""

@@ -23,17 +23,20 @@ const MaxCgroups = 8
 type Options struct {
 	Cgroups []string `json:"cgroups"` // folders in the cgroup2 hierarchy; what is below counts too. A record's slot is the index here
 	Maps    bool     `json:"maps"`    // executable mappings of files too, for learning
+	Hooks   bool     `json:"hooks"`   // ask the kernel who refused, where it lets that be asked; detaching takes longer then
 	Files   bool     `json:"files"`   // refusals of calls that take a path; off, because programs look for files they may not read
 }
 
 // Tracer is the attached programs. Its methods are for one goroutine.
 type Tracer struct {
-	objects bpf.TraceObjects
-	links   []link.Link
-	rings   *rings
-	boot    time.Time   // when CLOCK_BOOTTIME was zero
-	ends    [64]procKey // of processes, the latest
-	next    int
+	objects  bpf.TraceObjects
+	links    []link.Link
+	rings    *rings
+	hooks    int         // attached, of those that say who refused
+	unhooked error       // why no more are
+	boot     time.Time   // when CLOCK_BOOTTIME was zero
+	ends     [64]procKey // of processes, the latest
+	next     int
 }
 
 // Load loads and attaches; when it returns, everything that happens below the cgroups is seen. It needs CAP_BPF and
@@ -57,7 +60,8 @@ func (t *Tracer) load(o Options) error {
 	if err := configure(spec, o); err != nil {
 		return err
 	}
-	if err := spec.LoadAndAssign(&t.objects, nil); err != nil {
+	types := btf.NewCache()
+	if err := spec.LoadAndAssign(&t.objects, &ebpf.CollectionOptions{Cache: types}); err != nil {
 		return fmt.Errorf("load programs: %w", err)
 	}
 	if err := follow(t.objects.Cgroups, o.Cgroups); err != nil {
@@ -76,6 +80,9 @@ func (t *Tracer) load(o Options) error {
 			return fmt.Errorf("attach %s: %w", p, err)
 		}
 		t.links = append(t.links, l)
+	}
+	if o.Hooks {
+		t.unhooked = t.hook(o, types)
 	}
 	return nil
 }
@@ -133,7 +140,7 @@ func explain(err error) error {
 	return err
 }
 
-// Close detaches. It takes less than a millisecond.
+// Close detaches. It takes about a millisecond; each hook waits for a grace period of the kernel besides.
 func (t *Tracer) Close() error {
 	var errs []error
 	for _, l := range t.links {

@@ -78,6 +78,10 @@ func (r *Reporter) describe(e *Event) event.Event {
 		c = is(fmt.Sprintf("call %d", e.NR), e.NR, aboutKernel, 0)
 	}
 	v := r.policy.judge(c, e)
+	if e.LSM {
+		// Landlock is the one that the session has set up; a host may have others.
+		v.cause, ev.CauseSource = r.policy.ifHolds(causeLandlock), "kernel"
+	}
 	ev.Type, ev.Door, ev.Cause, ev.Blocker = v.kind, v.door, v.cause, v.blocker
 	ev.Syscall, ev.Errno = c.name, unix.ErrnoName(e.Errno)
 	ev.Target = target(&v, e)
@@ -189,5 +193,5 @@ func (r *Reporter) data() map[string]any {
 	n, d := r.folder.Counts(), r.last.Denied()
 	return map[string]any{"tracer": true, "runs": r.last.Runs.Produced, "runs_lost": r.last.Runs.Lost,
 		"denied": d.Produced, "denied_lost": d.Lost, "denied_shed": d.Shed, "read": r.read,
-		"emitted": n.Emitted, "folded": n.Folded, "dropped": n.Dropped, "overflow": n.Overflow, "orphans": r.tree.orphans}
+		"emitted": n.Emitted, "folded": n.Folded, "dropped": n.Dropped, "overflow": n.Overflow, "orphans": r.tree.orphans, "hooks": r.last.Hooks}
 }

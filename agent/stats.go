@@ -17,6 +17,7 @@ type Count struct {
 type Stats struct {
 	Runs    Count
 	Denials map[string]Count // by class
+	Hooks   int              // functions that are watched and say who refused
 }
 
 // The classes of denials, each with a ring of its own.
@@ -34,7 +35,7 @@ func (t *Tracer) Stats() (Stats, error) {
 	if err := t.objects.Denials.Get(&denials); err != nil {
 		return Stats{}, fmt.Errorf("trace: read counts: %w", err)
 	}
-	s := Stats{Runs: count(runs), Denials: map[string]Count{}}
+	s := Stats{Runs: count(runs), Denials: map[string]Count{}, Hooks: t.hooks}
 	for i, name := range classNames {
 		s.Denials[name] = count(denials[i])
 	}

@@ -38,6 +38,9 @@ func TestVerifierWorksAsMuchAsRecorded(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer loaded.Close()
+	if hook := hookProgram(t, loaded); hook != nil {
+		loaded.Programs["hook"] = hook
+	}
 	kernel := kerneltest.Running(t).String()
 	recorded := verifierCounts(t)
 	for name, p := range loaded.Programs {
@@ -62,6 +65,30 @@ func TestVerifierWorksAsMuchAsRecorded(t *testing.T) {
 			t.Errorf("%s: the verifier processed %d instructions, recorded are %d", name, got, want)
 		}
 	}
+}
+
+// hookProgram is one of the hooks, which are the same but for where they are attached. It is nil where the kernel takes none.
+func hookProgram(t *testing.T, trace *ebpf.Collection) *ebpf.Program {
+	t.Helper()
+	spec, err := bpf.LoadHooks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := spec.Variables["slots"].Set(uint32(MaxCgroups)); err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats},
+		MapReplacements: map[string]*ebpf.Map{"cgroups": trace.Maps["cgroups"], "verdicts": trace.Maps["verdicts"]}})
+	var refused *ebpf.VerifierError
+	if errors.As(err, &refused) && len(refused.Log) > 0 {
+		t.Fatalf("hooks: %v\n%s", err, strings.Join(refused.Log, "\n"))
+	}
+	if err != nil {
+		t.Logf("hooks: %v", err)
+		return nil
+	}
+	defer loaded.Close()
+	return loaded.DetachProgram("file_open")
 }
 
 func verifierCounts(t *testing.T) map[string]int {

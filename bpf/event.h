@@ -42,6 +42,7 @@ enum record_flag {
 	FLAG_NOEXEC = 1 << 16, /* the file lies on a mount that is noexec */
 	FLAG_BY_FD = 1 << 17,  /* the mapping's file was taken from the descriptor, not from the mapping */
 	FLAG_WIDE_NR = 1 << 18, /* the register with the call's number had bits set that the kernel leaves out of it */
+	FLAG_LSM = 1 << 19,     /* a security module refused */
 };
 
 /* Each class of denials has a ring of its own: a flood of one cannot push out another's first. */

@@ -12,6 +12,8 @@
 #include <bpf/bpf_core_read.h>
 #include "event.h"
 #include "path.h"
+#include "scope.h"
+#include "verdict.h"
 
 char _license[] SEC("license") = "GPL";
 
@@ -32,7 +34,6 @@ char _license[] SEC("license") = "GPL";
 #define SYS_SECCOMP 1
 
 /* Written by the loader. */
-const volatile __u32 slots;
 const volatile __u32 want_maps;
 const volatile __u64 seed[2];
 const volatile struct call calls[MAX_CALLS];
@@ -51,13 +52,6 @@ struct counts execs, denials[CLASSES];
 #define SHED_AFTER 16
 #define SHED_WINDOW_NS 1000000000ull
 #define KEY_WORDS 64
-
-struct {
-	__uint(type, BPF_MAP_TYPE_CGROUP_ARRAY);
-	__uint(max_entries, MAX_SLOTS);
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, sizeof(__u32));
-} cgroups SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -90,17 +84,6 @@ struct {
 
 /* A type that stands only on a stack is not in the object; package agent has to know it. */
 const struct life *unused_life __attribute__((unused));
-
-static __always_inline int current_slot(void)
-{
-	for (int i = 0; i < MAX_SLOTS; i++) {
-		if (i >= slots)
-			break;
-		if (bpf_current_task_under_cgroup(&cgroups, i) == 1)
-			return i;
-	}
-	return -1;
-}
 
 static __always_inline __u32 pid_inside(struct task_struct *task)
 {
@@ -596,6 +579,8 @@ int sys_exit(__u64 *ctx)
 	save_args(&s->ev, regs);
 	s->ev.nr = nr;
 	s->ev.ret = ret;
+	if (take_verdict(nr, ret, s->ev.args))
+		s->ev.head.flags |= FLAG_LSM;
 	add_exe(SCRATCH_EXIT);
 	add_target(s, SCRATCH_EXIT, call);
 	emit_denial(s, call->class);

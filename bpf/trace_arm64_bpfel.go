@@ -151,6 +151,7 @@ const (
 	TraceRecordFlagFLAG_NOEXEC     TraceRecordFlag = 65536
 	TraceRecordFlagFLAG_BY_FD      TraceRecordFlag = 131072
 	TraceRecordFlagFLAG_WIDE_NR    TraceRecordFlag = 262144
+	TraceRecordFlagFLAG_LSM        TraceRecordFlag = 524288
 )
 
 type TraceRepeat struct {
@@ -175,6 +176,13 @@ const (
 	TraceTextTEXT_BASE  TraceText = 2
 )
 
+type TraceVerdict struct {
+	_    structs.HostLayout
+	Args [2]uint64
+	Nr   uint32
+	Ret  int32
+}
+
 // Names of all BPF objects in the ELF.
 //
 // Used for safe lookups in a Collection or CollectionSpec.
@@ -187,6 +195,7 @@ const (
 	TraceMapExecRing          = "exec_ring"
 	TraceMapRepeats           = "repeats"
 	TraceMapScratches         = "scratches"
+	TraceMapVerdicts          = "verdicts"
 	TraceProgProcessExec      = "process_exec"
 	TraceProgProcessExit      = "process_exit"
 	TraceProgProcessFork      = "process_fork"
@@ -262,6 +271,7 @@ type TraceMapSpecs struct {
 	ExecRing          *ebpf.MapSpec `ebpf:"exec_ring"`
 	Repeats           *ebpf.MapSpec `ebpf:"repeats"`
 	Scratches         *ebpf.MapSpec `ebpf:"scratches"`
+	Verdicts          *ebpf.MapSpec `ebpf:"verdicts"`
 }
 
 // TraceVariableSpecs contains global variables before they are loaded into the kernel.
@@ -305,6 +315,7 @@ type TraceMaps struct {
 	ExecRing          *ebpf.Map `ebpf:"exec_ring"`
 	Repeats           *ebpf.Map `ebpf:"repeats"`
 	Scratches         *ebpf.Map `ebpf:"scratches"`
+	Verdicts          *ebpf.Map `ebpf:"verdicts"`
 }
 
 func (m *TraceMaps) Close() error {
@@ -317,6 +328,7 @@ func (m *TraceMaps) Close() error {
 		m.ExecRing,
 		m.Repeats,
 		m.Scratches,
+		m.Verdicts,
 	)
 }
 

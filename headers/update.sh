@@ -6,7 +6,7 @@ cd "$(dirname "$0")"
 
 version=1:1.1.2-0+deb12u1
 helpers='map_lookup_elem map_update_elem probe_read_kernel probe_read_kernel_str probe_read_user probe_read_user_str
-    ktime_get_boot_ns get_current_task_btf current_task_under_cgroup ringbuf_output ringbuf_query loop find_vma
+    ktime_get_boot_ns get_current_task_btf task_pt_regs get_func_ret map_delete_elem current_task_under_cgroup ringbuf_output ringbuf_query loop find_vma
     trace_printk trace_vprintk probe_read'
 
 work=$(mktemp -d)

@@ -19,6 +19,7 @@ type traceConfig struct {
 	Cgroups []string     `json:"cgroups"`
 	Maps    bool         `json:"maps,omitempty"`
 	Files   bool         `json:"files,omitempty"`
+	Hooks   bool         `json:"hooks,omitempty"`
 	Policy  tracePolicy  `json:"policy"`
 	UID     int          `json:"uid"`
 	GID     int          `json:"gid"`
@@ -93,7 +94,7 @@ func (s *Session) trace(group *cgroup, files bool) (*traceConfig, error) {
 			p.Layers = append(p.Layers, string(l.Name))
 		}
 	}
-	return &traceConfig{Cgroups: []string{group.unified}, Files: files, Policy: p, UID: uid, GID: uid}, nil
+	return &traceConfig{Cgroups: []string{group.unified}, Files: files, Hooks: files, Policy: p, UID: uid, GID: uid}, nil
 }
 
 // needs says which interpreter or loader the kernel starts each pinned file with: where that is not pinned, a refusal

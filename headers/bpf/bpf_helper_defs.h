@@ -80,6 +80,16 @@ static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *) 1;
 static long (*bpf_map_update_elem)(void *map, const void *key, const void *value, __u64 flags) = (void *) 2;
 
 /*
+ * bpf_map_delete_elem
+ *
+ * 	Delete entry with *key* from *map*.
+ *
+ * Returns
+ * 	0 on success, or a negative error in case of failure.
+ */
+static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *) 3;
+
+/*
  * bpf_probe_read
  *
  * 	For tracing programs, safely attempt to read *size* bytes from
@@ -321,6 +331,16 @@ static __u64 (*bpf_ringbuf_query)(void *ringbuf, __u64 flags) = (void *) 134;
 static struct task_struct *(*bpf_get_current_task_btf)(void) = (void *) 158;
 
 /*
+ * bpf_task_pt_regs
+ *
+ * 	Get the struct pt_regs associated with **task**.
+ *
+ * Returns
+ * 	A pointer to struct pt_regs.
+ */
+static long (*bpf_task_pt_regs)(struct task_struct *task) = (void *) 175;
+
+/*
  * bpf_trace_vprintk
  *
  * 	Behaves like **bpf_trace_printk**\ () helper, but takes an array of u64
@@ -384,4 +404,17 @@ static long (*bpf_find_vma)(struct task_struct *task, __u64 addr, void *callback
  * 	**-E2BIG** if **nr_loops** exceeds the maximum number of loops.
  */
 static long (*bpf_loop)(__u32 nr_loops, void *callback_fn, void *callback_ctx, __u64 flags) = (void *) 181;
+
+/*
+ * bpf_get_func_ret
+ *
+ * 	Get return value of the traced function (for tracing programs)
+ * 	in **value**.
+ *
+ *
+ * Returns
+ * 	0 on success.
+ * 	**-EOPNOTSUPP** for tracing programs other than BPF_TRACE_FEXIT or BPF_MODIFY_RETURN.
+ */
+static long (*bpf_get_func_ret)(void *ctx, __u64 *value) = (void *) 184;
 
