@@ -4,5 +4,5 @@
 // generated Go around the objects are as free as the rest.
 package bpf
 
-//go:generate go tool bpf2go -cc clang-14 -strip llvm-strip-14 -tags linux -target amd64,arm64 -output-stem hooks Hooks hooks.bpf.c -- -I../headers -O2 -g -mcpu=v3 -Wall -Werror
-//go:generate go tool bpf2go -cc clang-14 -strip llvm-strip-14 -tags linux -target amd64,arm64 -type event -type life -type kind -type text -type record_flag -type call_flag -type class -output-stem trace Trace trace.bpf.c -- -I../headers -O2 -g -mcpu=v3 -Wall -Werror
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -tags linux -target amd64,arm64 -output-stem hooks Hooks hooks.bpf.c -- -I../headers -O2 -g -mcpu=v3 -Wall -Werror
+//go:generate go tool bpf2go -cc clang-19 -strip llvm-strip-19 -tags linux -target amd64,arm64 -type event -type life -type kind -type text -type record_flag -type call_flag -type class -output-stem trace Trace trace.bpf.c -- -I../headers -O2 -g -mcpu=v3 -Wall -Werror

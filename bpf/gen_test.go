@@ -12,8 +12,8 @@ import (
 )
 
 func TestGeneratedFilesAreThoseOfTheSource(t *testing.T) {
-	kerneltest.RequireProgram(t, "/usr/bin/clang-14")
-	kerneltest.RequireProgram(t, "/usr/bin/llvm-strip-14")
+	kerneltest.RequireProgram(t, "/usr/bin/clang-19")
+	kerneltest.RequireProgram(t, "/usr/bin/llvm-strip-19")
 	source, err := os.ReadFile("gen.go")
 	if err != nil {
 		t.Fatal(err)
