@@ -192,7 +192,15 @@ func TestDenialsOfOurSelfTestAreMarked(t *testing.T) {
 	if ev := r.describe(e); ev.Phase != "probe" {
 		t.Errorf("got phase %q, want probe", ev.Phase)
 	}
+	e.Exe.Text = "/lib/sharness-init" // what is left of the path where the program lies on another file system
+	if ev := r.describe(e); ev.Phase != "probe" {
+		t.Errorf("got phase %q, want probe by another path", ev.Phase)
+	}
 	if ev := r.describe(asks("/usr/bin/true").and(func(e *Event) { e.NR = unix.SYS_EXECVE })); ev.Phase != "" {
 		t.Errorf("got phase %q for the agent's own", ev.Phase)
+	}
+	r.Event(&Event{Kind: Exec, Proc: e.Proc, Exe: Text{Text: "/usr/bin/agent"}})
+	if ev := r.describe(e); ev.Phase != "" {
+		t.Errorf("got phase %q for a program of the stage's name that the agent executes", ev.Phase)
 	}
 }

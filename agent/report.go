@@ -29,7 +29,7 @@ const heartbeat = time.Minute
 
 // NewReporter returns a Reporter that hands events to send, which must not wait.
 func NewReporter(p Policy, fold event.FoldOptions, send func(event.Event)) *Reporter {
-	return &Reporter{policy: p, send: send, folder: event.NewFolder(fold), tree: newTree(), reported: map[string]uint64{}, beat: time.Now()}
+	return &Reporter{policy: p, send: send, folder: event.NewFolder(fold), tree: newTree(p.Stage), reported: map[string]uint64{}, beat: time.Now()}
 }
 
 // Life keeps the tree.
@@ -66,7 +66,7 @@ func (r *Reporter) describe(e *Event) event.Event {
 	if e.Repeats > 0 {
 		ev.Count = 1 + e.Repeats
 	}
-	if r.policy.Stage != "" && e.Exe.Text == r.policy.Stage {
+	if r.policy.Stage != "" && r.tree.probing(e) {
 		ev.Phase = "probe"
 	}
 	if e.Kind == Killed {

@@ -4,6 +4,7 @@ import "path"
 
 // tree is the processes of the domain, from what the kernel side said of them. A process is a pid and a start time.
 type tree struct {
+	stage   string // base name of the program that every domain begins as
 	nodes   map[procKey]*node
 	gone    []procKey // ended, oldest first: a denial may still be read after its process's end
 	orphans uint64    // processes whose parent was not seen although one was: something was lost
@@ -19,6 +20,7 @@ type procKey struct {
 type node struct {
 	parent procKey
 	name   string
+	left   bool // it or who made it has executed something else than the stage
 }
 
 // maxProcs bounds the tree, above what a session's pids limit lets live at once; maxGone how many ended ones it keeps.
@@ -28,7 +30,7 @@ const (
 	maxAncestors = 32
 )
 
-func newTree() *tree { return &tree{nodes: map[procKey]*node{}} }
+func newTree(stage string) *tree { return &tree{stage: path.Base(stage), nodes: map[procKey]*node{}} }
 
 func keyOf(p *Proc) procKey { return procKey{p.PID, p.StartNS} }
 
@@ -38,14 +40,15 @@ func (t *tree) see(p *Proc) *node {
 	if n := t.nodes[key]; n != nil {
 		return n
 	}
-	parent := procKey{p.Parent, p.ParentStart}
-	if t.nodes[parent] == nil {
+	n := &node{parent: procKey{p.Parent, p.ParentStart}, name: p.Comm}
+	if parent := t.nodes[n.parent]; parent != nil {
+		n.left = parent.left
+	} else {
 		if t.rooted {
 			t.orphans++
 		}
 		t.rooted = true
 	}
-	n := &node{parent: parent, name: p.Comm}
 	if len(t.nodes) >= maxProcs {
 		t.full++
 		return n
@@ -54,7 +57,18 @@ func (t *tree) see(p *Proc) *node {
 	return n
 }
 
-func (t *tree) ran(e *Event) { t.see(&e.Proc).name = path.Base(e.Exe.Text) }
+func (t *tree) ran(e *Event) {
+	n := t.see(&e.Proc)
+	n.name = path.Base(e.Exe.Text)
+	n.left = n.left || n.name != t.stage
+}
+
+// probing says whether it was the stage that was refused, which tests its walls before it executes anything. The whole
+// path does not tell: the walk of the kernel side ends at the file system's root where the stage has let go of the mounts
+// that led to its image.
+func (t *tree) probing(e *Event) bool {
+	return !t.see(&e.Proc).left && path.Base(e.Exe.Text) == t.stage
+}
 
 func (t *tree) ended(p *Proc) {
 	key := keyOf(p)
