@@ -41,8 +41,8 @@ type Planted struct {
 }
 
 // Plant lays everything out. On an error nothing stays.
-func Plant(c Config) (p *Planted, err error) {
-	p = &Planted{config: c}
+func Plant(c Config) (_ *Planted, err error) {
+	p := &Planted{config: c}
 	defer func() {
 		if err != nil {
 			p.Close()
