@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -199,8 +200,13 @@ func TestDenialsOfOurSelfTestAreMarked(t *testing.T) {
 	if ev := r.describe(asks("/usr/bin/true").and(func(e *Event) { e.NR = unix.SYS_EXECVE })); ev.Phase != "" {
 		t.Errorf("got phase %q for the agent's own", ev.Phase)
 	}
-	r.Event(&Event{Kind: Exec, Proc: e.Proc, Exe: Text{Text: "/usr/bin/agent"}})
+	e.Time = time.Unix(2, 0)
+	r.Event(&Event{Kind: Exec, Time: time.Unix(1, 0), Proc: e.Proc, Exe: Text{Text: "/usr/bin/agent"}})
 	if ev := r.describe(e); ev.Phase != "" {
 		t.Errorf("got phase %q for a program of the stage's name that the agent executes", ev.Phase)
+	}
+	e.Time = time.Unix(0, 0)
+	if ev := r.describe(e); ev.Phase != "probe" {
+		t.Errorf("got phase %q for a denial that is read late, want probe", ev.Phase)
 	}
 }

@@ -1,6 +1,9 @@
 package agent
 
-import "path"
+import (
+	"path"
+	"time"
+)
 
 // tree is the processes of the domain, from what the kernel side said of them. A process is a pid and a start time.
 type tree struct {
@@ -20,7 +23,7 @@ type procKey struct {
 type node struct {
 	parent procKey
 	name   string
-	left   bool // it or who made it has executed something else than the stage
+	left   time.Time // when it or who made it executed something else than the stage; zero: not yet
 }
 
 // maxProcs bounds the tree, above what a session's pids limit lets live at once; maxGone how many ended ones it keeps.
@@ -60,14 +63,17 @@ func (t *tree) see(p *Proc) *node {
 func (t *tree) ran(e *Event) {
 	n := t.see(&e.Proc)
 	n.name = path.Base(e.Exe.Text)
-	n.left = n.left || n.name != t.stage
+	if n.left.IsZero() && n.name != t.stage {
+		n.left = e.Time
+	}
 }
 
 // probing says whether it was the stage that was refused, which tests its walls before it executes anything. The whole
 // path does not tell: the walk of the kernel side ends at the file system's root where the stage has let go of the mounts
-// that led to its image.
+// that led to its image. Denials and executions come through different rings, so that the later may be read first.
 func (t *tree) probing(e *Event) bool {
-	return !t.see(&e.Proc).left && path.Base(e.Exe.Text) == t.stage
+	left := t.see(&e.Proc).left
+	return (left.IsZero() || e.Time.Before(left)) && path.Base(e.Exe.Text) == t.stage
 }
 
 func (t *tree) ended(p *Proc) {
