@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/sharness/sharness/internal/sidedoor/attempt"
+	"github.com/sharness/sharness/internal/sidedoor/probe"
 )
 
 type options struct {
@@ -16,9 +17,9 @@ type options struct {
 }
 
 func (o options) run(born attempt.Birth, w io.Writer) (int, error) {
-	var bait attempt.Bait
+	var bait probe.Bait
 	if o.bait != "" {
-		b, err := attempt.ReadBait(o.bait)
+		b, err := probe.ReadBait(o.bait)
 		if err != nil {
 			return 2, err
 		}

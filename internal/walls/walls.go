@@ -52,8 +52,9 @@ var Rooms = []Room{
 	{Path: "internal/kernels"},
 	{Path: "internal/kerneltest"},
 	{Path: "internal/sidedoor", Pure: true},
-	{Path: "internal/sidedoor/attempt", Ours: []string{"internal/sidedoor", "bashserver/wire"}},
-	{Path: "internal/sidedoor/bait", Ours: []string{"internal/sidedoor", "internal/sidedoor/attempt"}},
+	{Path: "internal/sidedoor/probe"},
+	{Path: "internal/sidedoor/attempt", Ours: []string{"internal/sidedoor", "internal/sidedoor/probe", "bashserver/wire"}},
+	{Path: "internal/sidedoor/bait", Ours: []string{"internal/sidedoor/probe"}},
 	{Path: "internal/fakellm/..."},
 	{Path: "internal/embedded"},
 	{Path: "internal/agentstest"},
@@ -69,7 +70,7 @@ var Rooms = []Room{
 	{Path: "cmd/sharness-relay", Ours: []string{"launcher/relay", "internal/confine"}},
 	{Path: "cmd/sharness-agent", Ours: []string{"agent", "agent/learn/record", "event", "event/sink", "internal/confine"}},
 	{Path: "cmd/sharness-watch", Ours: []string{"launcher/protect", "event", "event/sink", "internal/confine"}},
-	{Path: "cmd/sharness-probe", Ours: []string{"internal/sidedoor", "internal/sidedoor/attempt"}},
+	{Path: "cmd/sharness-probe", Ours: []string{"internal/sidedoor", "internal/sidedoor/attempt", "internal/sidedoor/probe"}},
 	{Path: "cmd/sharness-bash"},
 }
 

@@ -14,31 +14,32 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sharness/sharness/internal/sidedoor/probe"
 )
 
-// Verdict is how an attempt ended.
-type Verdict string
-
-// The verdicts. Absent is as good as Closed: there is nothing behind the door. Impossible means that this host or this
-// build cannot make the attempt at all. Error means that the attempt broke, which proves nothing.
-const (
-	Open       Verdict = "open"
-	Closed     Verdict = "closed"
-	Absent     Verdict = "absent"
-	Impossible Verdict = "impossible"
-	Error      Verdict = "error"
+// Words of package probe, which is all that others than the probe see of an attempt.
+type (
+	Verdict = probe.Verdict
+	Control = probe.Control
+	Result  = probe.Result
+	Bait    = probe.Bait
 )
 
-// Control is what an ordinary user without sharness must see when the attempt works as written.
-type Control string
-
-// Controls. Refused needs no sharness: the kernel refuses an ordinary user already, so that only a run by root would
-// show it open. Varies depends on modules, sysctls or programs of the host. NoServer attempts need a running session.
+// See package probe.
 const (
-	Opens    Control = "opens"
-	Refused  Control = "refused"
-	Varies   Control = "varies"
-	NoServer Control = "no-server"
+	Open       = probe.Open
+	Closed     = probe.Closed
+	Absent     = probe.Absent
+	Impossible = probe.Impossible
+	Error      = probe.Error
+
+	Opens    = probe.Opens
+	Refused  = probe.Refused
+	Varies   = probe.Varies
+	NoServer = probe.NoServer
+
+	PayloadStatus = probe.PayloadStatus
 )
 
 // Attempt is one row. ID is door/variant.
@@ -55,16 +56,6 @@ type Outcome struct {
 	Verdict Verdict
 	Errno   unix.Errno
 	Detail  string
-}
-
-// Result is an Outcome as it is printed, one JSON object a line.
-type Result struct {
-	ID      string  `json:"id"`
-	Door    string  `json:"door"`
-	Verdict Verdict `json:"verdict"`
-	Errno   string  `json:"errno"`
-	Detail  string  `json:"detail"`
-	MS      float64 `json:"ms"`
 }
 
 // All returns the table, in an order in which no attempt spoils a later one: the bombs come last.
@@ -86,7 +77,8 @@ func Run(a Attempt, t *Target) Result {
 	t.begin()
 	o := a.How(t)
 	t.end()
-	r := Result{ID: a.ID, Door: a.Door, Verdict: o.Verdict, Detail: o.Detail, MS: float64(time.Since(start).Microseconds()) / 1000}
+	r := Result{ID: a.ID, Door: a.Door, What: a.What, Control: a.Control, Verdict: o.Verdict, Detail: o.Detail,
+		Start: start, MS: float64(time.Since(start).Microseconds()) / 1000}
 	if o.Errno != 0 {
 		r.Errno = unix.ErrnoName(o.Errno)
 	}

@@ -1,7 +1,7 @@
 // Package bait plants outside of a domain what the attempts of sharness-probe try to reach, and counts what arrives:
 // files, sockets, ports and a process. What was planted is gone after Close.
 //
-// It needs root, gcc for the payloads, and stays on loopback.
+// It needs root, and stays on loopback.
 package bait
 
 import (
@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/sharness/sharness/internal/sidedoor/attempt"
+	"github.com/sharness/sharness/internal/sidedoor/probe"
 )
 
 // Config says where to plant and for whom.
@@ -31,7 +31,7 @@ type Config struct {
 
 // Planted is bait that lies out. Arrived may be asked at any time.
 type Planted struct {
-	Bait attempt.Bait
+	Bait probe.Bait
 	Env  []string // variables that must not get into the domain; add them to the environment sharness is started with
 
 	config  Config
@@ -48,7 +48,7 @@ func Plant(c Config) (_ *Planted, err error) {
 			p.Close()
 		}
 	}()
-	p.Bait = attempt.Bait{Workspace: c.Workspace, State: c.State, Unlisted: "/usr/bin/env", SecretValue: "bait-" + rand.Text(), SecretEnv: []string{"SHARNESS_BAIT_TOKEN"}}
+	p.Bait = probe.Bait{Workspace: c.Workspace, State: c.State, Unlisted: "/usr/bin/env", SecretValue: "bait-" + rand.Text(), SecretEnv: []string{"SHARNESS_BAIT_TOKEN"}}
 	p.Env = []string{"SHARNESS_BAIT_TOKEN=" + p.Bait.SecretValue, "NODE_OPTIONS=--no-warnings", "BASH_ENV=/dev/null", "GIT_SSH_COMMAND=/bin/false",
 		"PYTHONSTARTUP=/dev/null", "LD_LIBRARY_PATH=/nonexistent"}
 	if p.Bait.HostPIDNS, err = inode("/proc/self/ns/pid"); err != nil {
@@ -148,48 +148,6 @@ func (p *Planted) files() error {
 	}
 	p.Bait.ReadOnly = nil
 	return nil
-}
-
-const sharedObject = `
-static void leave(void) { __asm__ volatile("mov $219,%edi\n\tmov $231,%eax\n\tsyscall"); }
-__attribute__((constructor)) static void start(void) { leave(); }
-unsigned la_version(unsigned v) { leave(); return v; }
-`
-
-const program = `
-#include <unistd.h>
-int main(void) { _exit(219); }
-`
-
-// payloads are what must not be mapped or started, made where the probe can read them.
-func (p *Planted) payloads() error {
-	dir := filepath.Join(p.config.Workspace, "payload")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return fmt.Errorf("make folder for payloads: %w", err)
-	}
-	p.closing(func() error { return os.RemoveAll(dir) })
-	p.Bait.PayloadSO, p.Bait.PayloadProgram = filepath.Join(dir, "payload.so"), filepath.Join(dir, "payload")
-	for _, x := range []struct {
-		source string
-		args   []string
-	}{
-		{sharedObject, []string{"-shared", "-fPIC", "-nostdlib", "-o", p.Bait.PayloadSO}},
-		{program, []string{"-o", p.Bait.PayloadProgram}},
-	} {
-		source := filepath.Join(dir, "source.c")
-		if err := os.WriteFile(source, []byte(x.source), 0o644); err != nil {
-			return err
-		}
-		if out, err := exec.Command("gcc", append(x.args, source)...).CombinedOutput(); err != nil {
-			return fmt.Errorf("gcc: %w: %s", err, out)
-		}
-	}
-	return filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		return os.Chown(path, p.config.UID, p.config.GID)
-	})
 }
 
 // victim starts the bait process.

@@ -1,11 +1,55 @@
-package attempt
+// Package probe is what passes between sharness-probe and whoever starts it: the bait that it is told of, and the results
+// that it prints. The attempts themselves are in package attempt, which nothing but the probe contains.
+package probe
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
+	"time"
 )
+
+// Verdict is how an attempt ended.
+type Verdict string
+
+// The verdicts. Absent is as good as Closed: there is nothing behind the door. Impossible means that this host or this
+// build cannot make the attempt at all. Error means that the attempt broke, which proves nothing.
+const (
+	Open       Verdict = "open"
+	Closed     Verdict = "closed"
+	Absent     Verdict = "absent"
+	Impossible Verdict = "impossible"
+	Error      Verdict = "error"
+)
+
+// Control is what an ordinary user without sharness must see when the attempt works as written.
+type Control string
+
+// Controls. Refused needs no sharness: the kernel refuses an ordinary user already, so that only a run by root would
+// show it open. Varies depends on modules, sysctls or programs of the host. NoServer attempts need a running session.
+const (
+	Opens    Control = "opens"
+	Refused  Control = "refused"
+	Varies   Control = "varies"
+	NoServer Control = "no-server"
+)
+
+// Result is one attempt as it is printed, one JSON object a line. Errno is empty when none decided.
+type Result struct {
+	ID      string    `json:"id"`
+	Door    string    `json:"door"`
+	What    string    `json:"what"`
+	Control Control   `json:"control"`
+	Verdict Verdict   `json:"verdict"`
+	Errno   string    `json:"errno"`
+	Detail  string    `json:"detail"`
+	Start   time.Time `json:"start"`
+	MS      float64   `json:"ms"`
+}
+
+// PayloadStatus is how code that must not run exits: no errno and no shell uses it.
+const PayloadStatus = 219
 
 // Bait names what was planted outside of the domain, so that an attempt has something to reach. A zero field means
 // that there is no such bait, and its attempts are impossible.
@@ -44,9 +88,6 @@ type Bait struct {
 	LimitMemory int64 `json:"limit_memory"` // bytes
 	LimitTmp    int64 `json:"limit_tmp"`    // bytes
 }
-
-// PayloadStatus is how code that must not run exits: no errno and no shell uses it.
-const PayloadStatus = 219
 
 // ReadBait reads a bait file. Unknown keys are an error: a misspelt bait would silently attack nothing.
 func ReadBait(path string) (Bait, error) {
