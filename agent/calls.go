@@ -105,6 +105,7 @@ var common = []call{
 	processCall("pivot_root", unix.SYS_PIVOT_ROOT, aboutSpace).path(0),
 	processCall("chroot", unix.SYS_CHROOT, aboutSpace).path(0),
 	processCall("open_tree", unix.SYS_OPEN_TREE, aboutSpace).at(0, 1),
+	processCall("open_tree_attr", unix.SYS_OPEN_TREE_ATTR, aboutSpace).at(0, 1),
 	processCall("move_mount", unix.SYS_MOVE_MOUNT, aboutSpace).at(2, 3),
 	processCall("fsopen", unix.SYS_FSOPEN, aboutSpace).path(0),
 	processCall("fsconfig", unix.SYS_FSCONFIG, aboutSpace),
@@ -120,6 +121,7 @@ var common = []call{
 	processCall("setresgid", unix.SYS_SETRESGID, aboutIDs),
 	processCall("setgroups", unix.SYS_SETGROUPS, aboutIDs),
 	processCall("capset", unix.SYS_CAPSET, aboutIDs),
+	processCall("prctl", unix.SYS_PRCTL, aboutIDs), // ambient capabilities and securebits
 
 	processCall("prlimit64", unix.SYS_PRLIMIT64, aboutLimit).also(noSys),
 	processCall("setpriority", unix.SYS_SETPRIORITY, aboutProcess),

@@ -14,6 +14,7 @@ type FoldOptions struct {
 	MaxKeys     int           // keys of one class remembered at once; default 1024
 	Burst       int           // lines of one class before its budget counts; default 500
 	PerSecond   float64       // what a class's budget gets back; default 5
+	All         bool          // repetitions are written too, as far as the budget goes: for a log that is compared with what was done
 }
 
 // Folder turns a stream of events into one that a person can read and a disk can hold: the first of a key is let
@@ -79,7 +80,7 @@ func (f *Folder) Add(e *Event, now time.Time) *Event {
 		f.counts.Emitted++
 		return e
 	}
-	if !e.Type.Folds() {
+	if f.o.All || !e.Type.Folds() {
 		return f.spend(class, e, now)
 	}
 	key := foldKey(e)

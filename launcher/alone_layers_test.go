@@ -8,11 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sharness/sharness/internal/confine"
 	"github.com/sharness/sharness/internal/sidedoor"
 	"github.com/sharness/sharness/internal/sidedoor/attempt"
 	"github.com/sharness/sharness/internal/sidedoor/bait"
-	"github.com/sharness/sharness/launcher/stage"
 	"golang.org/x/sys/unix"
 )
 
@@ -59,33 +57,19 @@ func (x *layersSite) attack(layers []sidedoor.Layer, args ...string) []attempt.R
 	x.t.Helper()
 	has := func(l sidedoor.Layer) bool { return slices.Contains(layers, l) }
 	p, v := x.orchestrator(args...)
-	p.Probe, p.Rlimits = nil, nil
-	if !has(sidedoor.Mount) {
-		v.close()
-		v = x.hostView(p)
-	}
-	switch {
-	case !has(sidedoor.View):
-		x.attributes(p, v, 0, unix.MOUNT_ATTR_NOEXEC)
-	case !has(sidedoor.Mount):
-		x.attributes(p, v, unix.MOUNT_ATTR_NOEXEC, 0)
-	}
-	// The rules of the orchestrator's own view, as far as the host's shows what they name. ABI 6 whatever the kernel has:
-	// the table must not depend on it.
+	// ABI 6 whatever the kernel has: the table must not depend on it.
 	p.Landlock.ABI, p.Outer.ABI = 6, 6
-	if !has(sidedoor.Mount) {
-		p.Landlock.Paths = slices.DeleteFunc(p.Landlock.Paths, func(r confine.PathRule) bool { return below(r.Path, "/run") })
+	x.s.proof = &Proof{Without: []sidedoor.Layer{sidedoor.Rlimit}}
+	defer func() { x.s.proof = nil }()
+	for _, l := range aloneLayers {
+		if !has(l) {
+			x.s.proof.Without = append(x.s.proof.Without, l)
+		}
 	}
-	if !has(sidedoor.Landlock) {
-		p.Landlock, p.Outer = confine.Landlock{}, confine.Landlock{}
+	v, err := x.s.strip(p, v)
+	if err != nil {
+		x.t.Fatal(err)
 	}
-	if !has(sidedoor.Seccomp) {
-		p.Seccomp = nil
-	}
-	// tcp_fastopen belongs to the network namespace.
-	p.Sysctls = slices.DeleteFunc(p.Sysctls, func(s stage.Sysctl) bool {
-		return strings.HasPrefix(s.Path, "vm/") && !has(sidedoor.Memfd) || strings.HasPrefix(s.Path, "net/") && !has(sidedoor.Net)
-	})
 	ns := x.outside
 	if has(sidedoor.Net) {
 		ns = nil
@@ -103,41 +87,4 @@ func (x *layersSite) attack(layers []sidedoor.Layer, args ...string) []attempt.R
 		results = append(results, r)
 	}
 	return results
-}
-
-// hostView replaces the view of a plan by the host's own trees, as they are: everything exists and may be executed, and
-// what an ordinary user may write can be written. Folders that others use have a private tmpfs in their place.
-func (x *layersSite) hostView(p *stage.Plan) *view {
-	x.t.Helper()
-	v := &view{}
-	fail := func(err error) {
-		if err != nil {
-			v.close()
-			x.t.Fatal(err)
-		}
-	}
-	for _, dir := range []string{"/usr", "/etc", x.base} {
-		m, err := cloneMount(dir, clone{recursive: true})
-		fail(err)
-		v.attach(m, dir, false)
-	}
-	for _, link := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
-		if _, err := os.Readlink(link); err == nil {
-			fail(v.link(link))
-		}
-	}
-	fail(v.devices("mode=1777"))
-	for _, dir := range []string{"/tmp", "/var/tmp", "/run"} {
-		v.mounts = append(v.mounts, stage.Mount{Target: dir, Fstype: "tmpfs", Data: "mode=1777"})
-	}
-	// Pinned files stay what they are: executable, on mounts of their own.
-	fail(x.s.pin())
-	for _, e := range x.s.Manifest.Exec {
-		x.s.attachPinned(v, e.Path, 0)
-	}
-	for _, l := range x.s.Manifest.Libraries {
-		x.s.attachPinned(v, l.Path, 0)
-	}
-	p.Mounts, p.Files, p.Links, p.MaskProc, p.ReadProc = v.mounts, nil, v.links, nil, nil
-	return v
 }

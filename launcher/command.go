@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/sharness/sharness/launcher/host"
 	"github.com/sharness/sharness/launcher/protect"
@@ -254,6 +255,8 @@ func (s *Session) commandChecks() []stage.Check {
 		{Door: "net-mptcp", Try: stage.TryMPTCP},
 		{Door: "ptrace", Try: stage.TryPtrace},
 		{Door: "setid", Try: stage.TryCaps},
+		{Door: "sig", Try: stage.TryUID, Path: strconv.Itoa(s.User.UID)},
+		{Door: "core-helper", Try: stage.TryCore},
 		{Door: "file-config", Try: stage.TryWrite, Path: "/etc/hosts"},
 		{Door: "file-proc", Try: stage.TryWrite, Path: "/proc/sys/kernel/core_pattern"},
 		{Door: "file-proc", Try: stage.TryReadOnly, Path: "/proc/sys"},

@@ -22,6 +22,7 @@ import (
 	"github.com/sharness/sharness/bashserver/wire"
 	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/event/sink"
+	"github.com/sharness/sharness/internal/sidedoor"
 	"github.com/sharness/sharness/launcher/filter"
 	"github.com/sharness/sharness/launcher/protect"
 	"github.com/sharness/sharness/launcher/relay"
@@ -48,6 +49,7 @@ type Options struct {
 	Notice func(string)
 	Learn  *Learn              // run in a wide view and record, instead of holding what runs to its pins
 	Ready  func(socket string) // Serve: called when the socket answers
+	Proof  *Proof              // the session is there to be attacked
 }
 
 // run is a session with its processes. Its fields are filled in the order of start and let go of in the other.
@@ -129,7 +131,7 @@ func Serve(o Options, stop <-chan struct{}) (err error) {
 
 // open does what may refuse, and makes what a session needs of folders and groups.
 func open(o Options, orchestrator bool) (*run, error) {
-	s, err := openSession(o.Manifest, o.Workspace)
+	s, err := openSession(o.Manifest, o.Workspace, o.Proof)
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +161,12 @@ func (r *run) check(orchestrator bool) error {
 	}
 	if err := s.prepare(r.o.AllowOpen); err != nil {
 		return err
+	}
+	if s.proof != nil {
+		if err := s.proof.check(s.Manifest.Command[0]); err != nil {
+			return err
+		}
+		s.proof.decide(s)
 	}
 	if changed := s.checkIntegrity(); len(changed) > 0 {
 		return &Refused{changed[0]}
@@ -220,8 +228,11 @@ func (r *run) open() error {
 	if r.budget, err = r.s.openBudget(one); err != nil {
 		return err
 	}
-	lim := r.s.Manifest.Limits
-	r.group, err = newCgroup(r.s.cgroupPath("orchestrator"), cgroupLimits{pids: lim.Pids, memory: uint64(lim.Memory)})
+	limits := cgroupLimits{pids: r.s.Manifest.Limits.Pids, memory: uint64(r.s.Manifest.Limits.Memory)}
+	if r.s.lacks(sidedoor.Cgroup) {
+		limits = cgroupLimits{}
+	}
+	r.group, err = newCgroup(r.s.cgroupPath("orchestrator"), limits)
 	return err
 }
 
@@ -249,10 +260,9 @@ func (r *run) startServices(orchestrator bool) error {
 		r.events.Send(event.Event{Type: event.LayerOpen, Layer: "trace", Detail: untraced.Error()})
 	}
 	r.reportLayers()
-	if r.watcher, err = startWatcher(r.sp, r.s, r.events, r.sink.ends[feedWatch], r.onHint, r.onReplaced, r.fail); err != nil {
+	if err := r.watch(); err != nil {
 		return err
 	}
-	r.set = r.watcher.set
 	r.sink.protect(r.set)
 	for _, tree := range MissingTrees(r.o.Manifest) {
 		r.o.Notice("read " + tree + ": is not on this host; nothing is shown there")
@@ -268,6 +278,19 @@ func (r *run) startServices(orchestrator bool) error {
 		return nil
 	}
 	return r.startNetwork()
+}
+
+// watch finds what of the workspace is protected, and starts to watch it.
+func (r *run) watch() (err error) {
+	if r.s.proof.lacks(sidedoor.Protect) {
+		r.set = &protect.Set{}
+		return nil
+	}
+	if r.watcher, err = startWatcher(r.sp, r.s, r.events, r.sink.ends[feedWatch], r.onHint, r.onReplaced, r.fail); err != nil {
+		return err
+	}
+	r.set = r.watcher.set
+	return nil
 }
 
 // reportLayers says which layers hold and which doors stand open, and why.
@@ -404,6 +427,10 @@ func (r *run) startNetwork() error {
 		return err
 	}
 	var listeners []*os.File
+	if r.s.lacks(sidedoor.Net) {
+		r.netns, err = os.Open("/proc/self/ns/net")
+		return err
+	}
 	if r.netns, listeners, err = newNetNS(addrs); err != nil {
 		return err
 	}
@@ -430,6 +457,14 @@ func (r *run) runOrchestrator() (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if s.lacks(sidedoor.Env) {
+		env = r.o.Env
+	}
+	if !s.unchecked() {
+		if err := errors.Join(s.checkEnviron(env), r.group.bounds(s.Manifest.Limits.Pids, uint64(s.Manifest.Limits.Memory))); err != nil {
+			return 0, err
+		}
+	}
 	argv, err := r.argv()
 	if err != nil {
 		return 0, err
@@ -443,6 +478,9 @@ func (r *run) runOrchestrator() (int, error) {
 		return 0, err
 	}
 	plan := s.orchestratorPlan(v, r.set, argv, env, dir)
+	if v, err = s.strip(plan, v); err != nil {
+		return 0, err
+	}
 	return r.attend(plan, v)
 }
 
@@ -513,6 +551,9 @@ func (r *run) close() error {
 	}
 	for _, f := range r.occupied {
 		f.Close()
+	}
+	if r.s.proof != nil {
+		errs = append(errs, r.s.proof.forget(r))
 	}
 	r.s.Close()
 	removeEmpty()

@@ -50,7 +50,8 @@ var aloneStatic = []alone{
 	{"ptrace", by{sec: "EPERM"}},
 	// Both are needed: the scope says nothing of limits, the filter nothing of signals.
 	{"pid1", by{ll: "EPERM but prlimit", sec: "only prlimit: ENOSYS"}},
-	{"ns", by{sec: "ENOSYS EPERM", ll: "only user-then-mount: EPERM"}},
+	// noexec cannot be lifted in a user namespace from a mount of another.
+	{"ns", by{sec: "ENOSYS EPERM", ll: "only user-then-mount user-then-remount: EPERM", vw: "only user-then-remount: EPERM", mt: "only user-then-remount: EPERM"}},
 	{"file-suid", by{sec: "ENOSYS EPERM"}},
 	{"setid", by{ll: "EACCES but status", vw: "EACCES but status", sec: "only status: -"}},
 	{"kernel", by{sec: "ENOSYS EPERM"}},

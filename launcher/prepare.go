@@ -127,7 +127,7 @@ func (s *Session) orchestratorPlan(v *view, set *protect.Set, argv, env []string
 		Outer:    s.outer(),
 		Landlock: s.landlockOf(layer),
 		Seccomp:  s.orchestratorFilter,
-		Probe:    s.orchestratorChecks(v),
+		Probe:    append(s.orchestratorChecks(v), s.protectedCheck(set)...),
 		Path:     argv[0], Argv: argv, Env: env, Cwd: cwd,
 		CwdBelow: []string{s.Workspace.Name()},
 	}

@@ -36,6 +36,7 @@ func (x *layersSite) everyPlan() []lacking {
 		}},
 		{name: "read-only /usr", without: func(p *stage.Plan, v *view) { x.attributes(p, v, 0, unix.MOUNT_ATTR_RDONLY, "/usr") }, want: "file-meta is open (readonly /usr"},
 		{name: "read-only sysctls", without: func(p *stage.Plan, _ *view) { p.ReadProc = nil }, want: "file-proc is open (readonly /proc/sys"},
+		{name: "limits", without: func(p *stage.Plan, _ *view) { p.Rlimits = nil }, want: "core-helper is open (core"},
 		// What pid 1 alone is below cannot be tried by its target: the inner layer refuses whatever it would.
 		{name: "outer Landlock", without: func(p *stage.Plan, _ *view) { p.Outer = confine.Landlock{} }},
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/sharness/sharness/event/sink"
+	"github.com/sharness/sharness/internal/sidedoor"
 	"github.com/sharness/sharness/launcher/host"
 	"github.com/sharness/sharness/launcher/pin"
 	"github.com/sharness/sharness/launcher/resolve"
@@ -42,6 +43,7 @@ type Session struct {
 	commandFilter      [][]byte
 
 	learn *Learn // not nil: what runs is recorded, and not held to its pins
+	proof *Proof // not nil: sharness prove attacks it
 
 	lock    *os.File // of the workspace
 	dirLock *os.File // of Dir
@@ -61,18 +63,18 @@ func (r *Refused) Unwrap() error { return r.Err }
 func refusef(format string, args ...any) error { return &Refused{fmt.Errorf(format, args...)} }
 
 // openSession resolves who and where. It makes nothing: a refusal leaves nothing behind.
-func openSession(m *manifest.Manifest, workspace string) (*Session, error) {
+func openSession(m *manifest.Manifest, workspace string, proof *Proof) (*Session, error) {
 	if os.Geteuid() != 0 {
 		return nil, refusef("sharness enforce: must be root to make namespaces, mounts and cgroups; try: sudo sharness enforce …")
 	}
-	s := &Session{Manifest: m}
+	s := &Session{Manifest: m, proof: proof}
 	ok := false
 	defer func() {
 		if !ok {
 			s.Close()
 		}
 	}()
-	caller, known, err := callerUser()
+	caller, known, err := s.caller()
 	if err != nil {
 		return nil, err
 	}
@@ -101,11 +103,10 @@ func openSession(m *manifest.Manifest, workspace string) (*Session, error) {
 // reserve allocates the ids and makes the folders of a session that holds its workspace's lock. What it made before an
 // error goes with Close, or has gone already.
 func (s *Session) reserve() error {
-	uid, record, err := agentUID(s.Manifest.Name)
+	record, err := s.takeUID()
 	if err != nil {
 		return err
 	}
-	s.UID = uid
 	dir, err := s.makeDir()
 	if err != nil {
 		return fmt.Errorf("session: %w", err)
@@ -120,6 +121,28 @@ func (s *Session) reserve() error {
 		}
 	}
 	return record()
+}
+
+// caller is whom the session works for, where that does not follow from its workspace.
+func (s *Session) caller() (User, bool, error) {
+	if s.proof != nil {
+		return s.proof.User, true, nil
+	}
+	return callerUser()
+}
+
+// takeUID chooses the orchestrator's id; record allocates it.
+func (s *Session) takeUID() (record func() error, err error) {
+	switch {
+	case s.lacks(sidedoor.UID):
+		s.UID = s.User.UID
+	case s.proof != nil:
+		s.UID = ProofUID
+	default:
+		s.UID, record, err = agentUID(s.Manifest.Name)
+		return record, err
+	}
+	return func() error { return nil }, nil
 }
 
 // makeDir gives the session an id that no other has, nor has had while what it put into quarantine is still there.

@@ -190,6 +190,9 @@ func (k *sinkProcess) start(sp *spawner, s *Session) (*helperProcess, error) {
 	uid := helperUID(s.UID, helperAgent)
 	spec := helperSpec{name: "sharness-agent", uid: uid, gid: uid, control: theirs, events: files[1], extra: files[3:], drains: true}
 	agent := agentConfig{Config: config, Fold: foldFor(k.trace), Confine: confine.Drop{Landlock: s.helperLandlock(), Seccomp: progs}}
+	if s.proof != nil {
+		agent.Fold = proofFold
+	}
 	var ready *os.File
 	if k.trace != nil {
 		r, w, err := os.Pipe()

@@ -61,7 +61,7 @@ func agentUID(name string) (uid int, record func() error, err error) {
 		}
 		taken[n] = true
 	}
-	for n := firstAgentUID; n < firstAgentUID+agentUIDs; n++ {
+	for n := firstAgentUID; n < ProofUID; n++ {
 		if taken[n] || exists(n) {
 			continue
 		}
@@ -76,7 +76,7 @@ func agentUID(name string) (uid int, record func() error, err error) {
 			return nil
 		}, nil
 	}
-	return 0, nil, fmt.Errorf("uid registry: all %d ids are taken; remove lines of manifests that are gone from %s", agentUIDs, registryPath)
+	return 0, nil, fmt.Errorf("uid registry: all %d ids are taken; remove lines of manifests that are gone from %s", agentUIDs-1, registryPath)
 }
 
 // exists asks the user database, so that an id that a directory service hands out is not used either.

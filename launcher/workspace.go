@@ -79,7 +79,7 @@ func (s *Session) checkWorkspace() error {
 
 // CheckWorkspace says whether a session of m could have its workspace at path, by the rules that do not need the session.
 func CheckWorkspace(m *manifest.Manifest, path string) error {
-	s, err := openSession(m, path)
+	s, err := openSession(m, path, nil)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -36,6 +37,8 @@ const (
 	TryNoexec    Try = "noexec"   // find the mount that Path is on executable
 	TryReadOnly  Try = "readonly" // find the mount that Path is on writable
 	TryFifo      Try = "fifo"     // make a FIFO in the folder Path, which only Landlock refuses
+	TryCore      Try = "core"     // find a limit of core files at which a piped handler is started
+	TryUID       Try = "uid"      // find itself with the uid that Path is, the user's
 	TryNetNS     Try = "net-ns"   // find itself in the network namespace that Path names (net:[NUMBER]), the host's
 )
 
@@ -102,6 +105,13 @@ func (c Check) attempt() error {
 		return mountHas(c.Path, unix.ST_RDONLY)
 	case TryFifo:
 		return tryFifo(c.Path)
+	case TryCore:
+		return tryCore()
+	case TryUID:
+		if got := strconv.Itoa(unix.Getuid()); got == c.Path {
+			return fmt.Errorf("the uid is %s", got)
+		}
+		return nil
 	case TryNetNS:
 		return tryNetNS(c.Path)
 	}
@@ -191,6 +201,18 @@ func tryFifo(dir string) error {
 		_ = os.Remove(path) // the start is refused anyway
 	}
 	return refused(err, unix.EACCES, unix.EROFS)
+}
+
+// tryCore: at 1 the kernel starts no piped handler, and nobody may raise it (core(5)).
+func tryCore() error {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_CORE, &l); err != nil {
+		return fmt.Errorf("getrlimit: %w", err)
+	}
+	if l.Max > 1 {
+		return fmt.Errorf("RLIMIT_CORE may be raised to %d", l.Max)
+	}
+	return nil
 }
 
 func tryNetNS(host string) error {

@@ -16,6 +16,9 @@ func Child(word string) int {
 	switch word {
 	case "noop":
 		return 0
+	case "mark":
+		Mark()
+		return 0
 	case "payload": // a script of the workspace got this far
 		return PayloadStatus
 	case "sleep":

@@ -55,7 +55,7 @@ func plant(t *Target, path string) Outcome {
 		if _, err := os.Lstat(path); err != nil {
 			return closed("%s was taken away after %v", path, time.Since(start).Round(time.Millisecond))
 		}
-		if t.HostPIDNS == 0 || !t.privatePID() {
+		if t.Unwatched || t.HostPIDNS == 0 || !t.privatePID() {
 			break // nobody is there to take it away
 		}
 		time.Sleep(5 * time.Millisecond)

@@ -17,7 +17,11 @@ func udp() []Attempt {
 	}
 	answered := func(fd int) Outcome {
 		buf := make([]byte, 64)
-		if _, _, err := unix.Recvfrom(fd, buf, 0); err != nil {
+		_, _, err := unix.Recvfrom(fd, buf, 0)
+		for err == unix.EINTR {
+			_, _, err = unix.Recvfrom(fd, buf, 0)
+		}
+		if err != nil {
 			return judge("sent, and waited for the answer", err, unix.EAGAIN)
 		}
 		return opened("an answer came")

@@ -48,6 +48,26 @@ type Result struct {
 	MS      float64   `json:"ms"`
 }
 
+// Finding is what a survey says that a domain may do, one JSON object a line.
+type Finding struct {
+	Kind   Kind   `json:"kind"`
+	Name   string `json:"name"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// Kind is what a Finding is about.
+type Kind string
+
+// The kinds of findings.
+const (
+	Start Kind = "start" // files that may be executed
+	Read  Kind = "read"
+	Write Kind = "write"
+	Reach Kind = "reach" // who listens where it could connect
+	Env   Kind = "env"   // names alone
+	Sees  Kind = "sees"
+)
+
 // PayloadStatus is how code that must not run exits: no errno and no shell uses it.
 const PayloadStatus = 219
 
@@ -75,6 +95,8 @@ type Bait struct {
 	Segment int    `json:"segment"` // id of a System V shared memory segment that everyone may read, plus one
 	Queue   string `json:"queue"`   // name of a POSIX message queue that everyone may read, without its slash
 
+	Manifest string `json:"manifest"` // of the session
+
 	Victims    []int  `json:"victims"` // pids in the host's namespace; they ignore SIGWINCH and let anyone trace them
 	VictimSock string `json:"victim_sock"`
 
@@ -83,6 +105,8 @@ type Bait struct {
 
 	PayloadSO      string `json:"payload_so"`      // shared object whose constructor exits with PayloadStatus
 	PayloadProgram string `json:"payload_program"` // dynamic program that exits with PayloadStatus
+
+	Unwatched bool `json:"unwatched"` // nobody takes away what is planted in the workspace
 
 	LimitPids   int   `json:"limit_pids"`
 	LimitMemory int64 `json:"limit_memory"` // bytes
