@@ -47,6 +47,7 @@ install: build
 	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	install -m 0755 bin/sharness $(DESTDIR)$(PREFIX)/bin/
 	install -m 0755 bin/sharness-bash bin/sharness-init bin/sharness-bashd bin/sharness-relay bin/sharness-agent bin/sharness-watch \
+	    bin/sharness-probe bin/sharness-probe-dynamic \
 	    $(DESTDIR)$(PREFIX)/libexec/sharness/
 	bin/sharness docs man $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 0644 cmd/sharness-bash/sharness-bash.1 $(DESTDIR)$(PREFIX)/share/man/man1/

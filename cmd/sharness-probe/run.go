@@ -5,15 +5,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
+	"time"
 
 	"github.com/sharness/sharness/internal/sidedoor/attempt"
 	"github.com/sharness/sharness/internal/sidedoor/probe"
 )
 
 type options struct {
-	door, bait    string
+	doors, skip   []string
+	bait          string
+	pace          time.Duration
 	list, table   bool
 	control, demo bool
+	command       bool
+	survey        bool
+	sandbox       string
 }
 
 func (o options) run(born attempt.Birth, w io.Writer) (int, error) {
@@ -32,9 +39,31 @@ func (o options) run(born attempt.Birth, w io.Writer) (int, error) {
 	if o.demo {
 		return demo(t, w)
 	}
-	chosen := o.choose()
+	if o.survey {
+		return 0, attempt.Survey(func(f probe.Finding) {
+			line, err := json.Marshal(f)
+			if err != nil {
+				panic("sharness-probe: " + err.Error()) // strings alone
+			}
+			w.Write(append(line, '\n'))
+		})
+	}
+	table := attempt.All()
+	switch {
+	case o.command:
+		table = attempt.InCommand()
+	case o.sandbox != "":
+		if err := o.fromSandbox(w); err != nil {
+			return 2, err
+		}
+		table = attempt.Commands(o.sandbox)
+	}
+	chosen := o.choose(table)
+	if len(chosen) == 0 && o.sandbox != "" {
+		return 0, nil // the doors asked for are those of one command
+	}
 	if len(chosen) == 0 {
-		return 2, fmt.Errorf("no door or attempt is called %q (see --list)", o.door)
+		return 2, fmt.Errorf("no door or attempt is called %q (see --list)", o.doors)
 	}
 	if o.list {
 		for _, a := range chosen {
@@ -45,10 +74,11 @@ func (o options) run(born attempt.Birth, w io.Writer) (int, error) {
 	return o.attack(t, chosen, w)
 }
 
-func (o options) choose() []attempt.Attempt {
+func (o options) choose(table []attempt.Attempt) []attempt.Attempt {
 	var chosen []attempt.Attempt
-	for _, a := range attempt.All() {
-		if o.door == "" || o.door == a.Door || o.door == a.ID {
+	for _, a := range table {
+		names := func(s string) bool { return s == a.Door || s == a.ID }
+		if (len(o.doors) == 0 || slices.ContainsFunc(o.doors, names)) && !slices.ContainsFunc(o.skip, names) {
 			chosen = append(chosen, a)
 		}
 	}
@@ -61,6 +91,7 @@ func (o options) attack(t *attempt.Target, chosen []attempt.Attempt, w io.Writer
 	count := map[attempt.Verdict]int{}
 	unlike := 0
 	for _, a := range chosen {
+		time.Sleep(o.pace)
 		r := attempt.Run(a, t)
 		count[r.Verdict]++
 		if o.control && a.Control == attempt.Opens && r.Verdict != attempt.Open && r.Verdict != attempt.Impossible {

@@ -32,7 +32,7 @@ func TestEnforce(t *testing.T) {
 	kerneltest.RequireRoot(t)
 	root := sessionRoot(t)
 	var files []string
-	for _, name := range []string{"enforce", "serve", "gc", "badinput"} {
+	for _, name := range []string{"enforce", "serve", "gc", "badinput", "prove"} {
 		found, err := filepath.Glob("testdata/" + name + "*.txtar")
 		if err != nil {
 			t.Fatal(err)

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
 	"github.com/sharness/sharness/event"
+	"github.com/sharness/sharness/internal/prove"
 	"github.com/sharness/sharness/launcher"
 	"github.com/spf13/cobra"
 )
@@ -14,13 +16,15 @@ func newGCCmd() *cobra.Command {
 		Use:   "gc",
 		Short: "Remove what sessions that were killed have left",
 		Long: `gc removes runtime folders and empty cgroups of sessions whose supervisor is gone. A session that runs is not
-touched. What was quarantined stays: it is yours, in /var/lib/sharness/quarantine.`,
+touched. The folder of a prove that was killed goes too. What was quarantined stays: it is yours, in /var/lib/sharness/quarantine.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if os.Geteuid() != 0 {
 				return &exitError{126, fmt.Errorf("gc: must be root; try: sudo sharness gc")}
 			}
 			removed, err := launcher.GC()
+			more, perr := prove.GC()
+			removed, err = append(removed, more...), errors.Join(err, perr)
 			for _, r := range removed {
 				fmt.Println("removed", event.Escape(r))
 			}

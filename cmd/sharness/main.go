@@ -87,6 +87,6 @@ fresh sandbox.
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return refuse("%s: %w; see %s --help", cmd.Name(), err, cmd.CommandPath())
 	})
-	root.AddCommand(newEnforceCmd(), newLearnCmd(), newServeCmd(), newGCCmd(), newGitConfigCmd(), newManifestCmd(), newDoctorCmd(), newEventsCmd(), newWhyCmd(), newDocsCmd())
+	root.AddCommand(newEnforceCmd(), newLearnCmd(), newServeCmd(), newGCCmd(), newGitConfigCmd(), newManifestCmd(), newDoctorCmd(), newProveCmd(), newProveReportCmd(), newEventsCmd(), newWhyCmd(), newDocsCmd())
 	return root
 }

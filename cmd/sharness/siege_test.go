@@ -36,6 +36,7 @@ type siege struct {
 	memfd           bool // the manifest opens that door
 	files           bool // refused file calls are reported too
 	planted         *bait.Planted
+	sharness        string // another build of it
 }
 
 func newSiege(t *testing.T, build string, access manifest.Access) *siege {
@@ -143,7 +144,11 @@ func (s *siege) command(ctx context.Context, args ...string) *exec.Cmd {
 	}
 	argv := append([]string{"enforce", "-m", file, "--workspace", s.workspace, "--events", s.events(), fmt.Sprintf("--events-files=%v", s.files),
 		"--", s.probe, "--bait", filepath.Join(s.workspace, "bait.json")}, args...)
-	cmd := exec.CommandContext(ctx, helper(s.t, "sharness"), argv...)
+	sharness := s.sharness
+	if sharness == "" {
+		sharness = helper(s.t, "sharness")
+	}
+	cmd := exec.CommandContext(ctx, sharness, argv...)
 	cmd.Dir = s.workspace
 	cmd.Env = append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "TERM=xterm", "LANG=C.UTF-8"}, s.planted.Env...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // how a session ends is part of the test

@@ -55,6 +55,12 @@ var Rooms = []Room{
 	{Path: "internal/sidedoor/probe"},
 	{Path: "internal/sidedoor/attempt", Ours: []string{"internal/sidedoor", "internal/sidedoor/probe", "bashserver/wire"}},
 	{Path: "internal/sidedoor/bait", Ours: []string{"internal/sidedoor/probe"}},
+	{Path: "internal/prove", Ours: []string{"manifest", "event/sink", "launcher", "launcher/host", "launcher/pin", "launcher/resolve", "internal/sidedoor",
+		"internal/sidedoor/bait", "internal/prove/report"},
+		// It starts the half that reads, and sends it frames; it reads nothing itself.
+		Borrows: map[string][]string{"internal/prove/report": {"Frames", "NewFrames", "Header", "Door", "Layer", "Run", "End", "Kind", "KindHeader", "KindBegin", "KindEnd",
+			"KindLeft", "KindResults", "KindWords", "KindEvents", "Mode", "Control", "Session", "Sandbox", "Ablation", "Survey"}}},
+	{Path: "internal/prove/report", Ours: []string{"event", "internal/sidedoor", "internal/sidedoor/probe"}},
 	{Path: "internal/fakellm/..."},
 	{Path: "internal/embedded"},
 	{Path: "internal/agentstest"},
@@ -64,7 +70,7 @@ var Rooms = []Room{
 	{Path: "internal/walls"},
 
 	{Path: "cmd/sharness", Ours: []string{"manifest", "event", "event/sink", "agent", "agent/learn", "launcher", "launcher/host", "launcher/pin",
-		"launcher/resolve", "internal/sidedoor", "internal/embedded"}},
+		"launcher/resolve", "internal/sidedoor", "internal/embedded", "internal/prove", "internal/prove/report"}},
 	{Path: "cmd/sharness-init", Ours: []string{"launcher/stage"}},
 	{Path: "cmd/sharness-bashd", Ours: []string{"bashserver"}},
 	{Path: "cmd/sharness-relay", Ours: []string{"launcher/relay", "internal/confine"}},
