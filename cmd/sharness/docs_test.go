@@ -75,27 +75,25 @@ func TestManualNamesEveryKeyOfTheManifest(t *testing.T) {
 			named[word] = true
 		}
 	}
-	type schema struct{ Properties map[string]json.RawMessage }
-	var top schema
-	if err := json.Unmarshal(manifest.Schema(), &top); err != nil {
-		t.Fatal(err)
-	}
 	keys := map[string]bool{"version": true}
 	named["version"] = true // in the text above the table
-	for key, raw := range top.Properties {
-		var below schema
-		if err := json.Unmarshal(raw, &below); err != nil {
+	var walk func(path string, raw json.RawMessage)
+	walk = func(path string, raw json.RawMessage) {
+		var schema struct{ Properties map[string]json.RawMessage }
+		if err := json.Unmarshal(raw, &schema); err != nil {
 			t.Fatal(err)
 		}
-		keys[key] = true
-		whole := named[key] // described with all that is in it
-		for sub := range below.Properties {
-			path := key + "." + sub
-			keys[path] = true
-			named[key] = named[key] || named[path]
-			named[path] = named[path] || whole
+		whole := named[path] // described with all that is in it
+		for key, below := range schema.Properties {
+			sub := strings.TrimPrefix(path+"."+key, ".")
+			keys[sub] = true
+			named[sub] = named[sub] || whole
+			walk(sub, below)
+			named[path] = named[path] || named[sub]
 		}
 	}
+	walk("", manifest.Schema())
+	delete(named, "")
 	for key := range keys {
 		if !named[key] {
 			t.Errorf("%s: a key that the manual does not name", key)
