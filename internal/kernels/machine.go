@@ -16,13 +16,13 @@ import (
 // accelerator says whether this host's own processor can be used. A device that is there may not work for all that,
 // and says so when a machine gets its first processor.
 func accelerator() []string {
-	kvm := []string{"-accel", "kvm", "-cpu", "host"}
+	kvm := []string{"-accel", "kvm", "-smp", "2", "-cpu", "host"}
 	trial := exec.Command("qemu-system-x86_64", append(slices.Clone(kvm), "-nodefaults", "-display", "none", "-S", "-monitor", "stdio")...)
 	trial.Stdin = strings.NewReader("quit\n")
 	if trial.Run() == nil {
 		return kvm
 	}
-	return []string{"-accel", "tcg", "-cpu", emulated}
+	return emulated
 }
 
 // test boots one kernel, waits until the machine is off, and reads what it said.
@@ -42,7 +42,7 @@ func (h *harness) test(k kernel, im images) (*report, error) {
 	console, channel := filepath.Join(results, "console.txt"), filepath.Join(results, "said.jsonl")
 	ctx, cancel := context.WithTimeout(context.Background(), h.limit)
 	defer cancel()
-	args := append(accelerator(), "-m", "1500", "-smp", "1", "-no-reboot", "-nodefaults", "-display", "none", "-nic", "none",
+	args := append(slices.Clone(accelerator()), "-m", "1500", "-no-reboot", "-nodefaults", "-display", "none", "-nic", "none",
 		"-kernel", k.image, "-initrd", initrd,
 		// A machine that panics ends instead of waiting.
 		"-append", "console=ttyS0 panic=-1 quiet loglevel=4 random.trust_cpu=on",
@@ -59,6 +59,9 @@ func (h *harness) test(k kernel, im images) (*report, error) {
 	began := time.Now()
 	out, err := cmd.CombinedOutput()
 	r, rerr := readReport(k, channel, results)
+	if rerr != nil && err != nil {
+		return nil, fmt.Errorf("qemu: %w: %s", err, out) // it has not even begun
+	}
 	if rerr != nil {
 		return nil, rerr
 	}
