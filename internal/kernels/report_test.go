@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -60,5 +62,43 @@ kernel/net/other.ko.xz:
 	want := []string{"kernel/drivers/virtio/virtio.ko.xz", "kernel/drivers/virtio/virtio_ring.ko.xz", "kernel/drivers/virtio/virtio_pci.ko.xz"}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %q, %v; want %q", got, err, want)
+	}
+}
+
+// Since 7.2 Debian keeps the kernel beside its modules.
+func TestKernelIsFoundWhereDebianPutsIt(t *testing.T) {
+	const release = "7.2.13-cloud-amd64"
+	for name, c := range map[string]struct{ image, modules string }{
+		"boot":           {"boot/vmlinuz-" + release, "lib/modules/" + release},
+		"merged usr":     {"boot/vmlinuz-" + release, "usr/lib/modules/" + release},
+		"beside modules": {"usr/lib/modules/" + release + "/vmlinuz", "usr/lib/modules/" + release},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			place(t, filepath.Join(dir, c.image))
+			place(t, filepath.Join(dir, c.modules, "modules.dep"))
+			k, err := open("newest", dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := kernel{name: "newest", dir: dir, release: release, image: filepath.Join(dir, c.image), modules: filepath.Join(dir, c.modules)}
+			if k != want {
+				t.Errorf("got %+v, want %+v", k, want)
+			}
+			place(t, filepath.Join(dir, "boot", "vmlinuz-second"))
+			if _, err := open("newest", dir); err == nil || !strings.Contains(err.Error(), "want one kernel") {
+				t.Errorf("two kernels: got %v, want an error", err)
+			}
+		})
+	}
+}
+
+func place(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
