@@ -102,3 +102,33 @@ func place(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 }
+
+// A machine that ends early has said what it has said; its last line may be cut.
+func TestWhatAMachineSaidComesHomeAsFiles(t *testing.T) {
+	dir := t.TempDir()
+	channel := filepath.Join(dir, "said.jsonl")
+	const said = `{"Job":"","Fact":"6.1.0"}
+{"Job":"","Pace":2}
+{"Job":"prove","Start":true}
+{"Job":"prove","Out":"all closed"}
+{"Job":"prove","File":"../evidence.md","Data":"IyA2LjE="}
+{"Job":"prove","Exit":0,"Took":1}
+{"Job":"agent","Start":true}
+{"Job":"agent","Ou`
+	if err := os.WriteFile(channel, []byte(said), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, err := readReport(kernel{name: "6.1"}, channel, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.release != "6.1.0" || r.pace != 2 || len(r.jobs) != 2 || r.jobs[0].bad() || !r.jobs[1].bad() {
+		t.Errorf("got %+v", r)
+	}
+	for name, want := range map[string]string{"prove.txt": "all closed\n", "evidence.md": "# 6.1"} {
+		got, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || string(got) != want {
+			t.Errorf("%s: got %q, %v; want %q", name, got, err, want)
+		}
+	}
+}
