@@ -28,6 +28,8 @@ const source = "/src"
 var jobs = []job{
 	{Name: "doctor", Argv: []string{"bin/sharness", "doctor", "--json"}},
 	{Name: "doctor-text", Argv: []string{"bin/sharness", "doctor"}},
+	// The page for docs/evidence. What each layer does alone is measured on one kernel.
+	{Name: "prove", Argv: []string{"bin/sharness", "prove", "--sandbox", "--markdown", "/tmp/evidence.md"}, Home: []string{"evidence.md"}},
 
 	{Name: "agent", Dir: "agent", Test: true, Skip: "^TestFloodAddsUpAndHidesNothing$"},
 	{Name: "internal-kerneltest", Dir: "internal/kerneltest", Test: true},
