@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +21,20 @@ type share struct {
 	weight  int              // against its siblings; 0: 100
 	percent manifest.Percent // of one processor
 	io      ioShare
+	many    bool // of the groups of many: see shares1
+}
+
+// shares1 is the weight as version 1 has it. There a group beside single processes, as those of the host may be, weighs as much as
+// one of them, however many are in it: one of many commands gets the weight of as many processes as can run at once.
+func (s share) shares1() int {
+	n := 1024
+	if s.weight > 0 {
+		n = s.weight * 1024 / 100
+	}
+	if s.many {
+		n *= runtime.NumCPU()
+	}
+	return min(max(n, 2), 1<<18)
 }
 
 // ioShare bounds the traffic with one block device, in bytes a second.
@@ -124,10 +139,7 @@ func newShare(path string, s share) (*cgroup, error) {
 	}
 	var err error
 	if mounted1("cpu") {
-		files := map[string]string{}
-		if s.weight > 0 && s.weight != 100 {
-			files["cpu.shares"] = strconv.Itoa(max(2, s.weight*1024/100))
-		}
+		files := map[string]string{"cpu.shares": strconv.Itoa(s.shares1())}
 		if s.percent > 0 {
 			files["cpu.cfs_quota_us"] = strconv.FormatInt(s.quota(), 10)
 		}
@@ -148,6 +160,15 @@ func newShare(path string, s share) (*cgroup, error) {
 		return nil, errors.Join(fmt.Errorf("cgroup %s: %w", path, err), c.remove())
 	}
 	return c, nil
+}
+
+// raise1 does for the group above all sessions what shares1 does for theirs.
+func raise1() error {
+	file := filepath.Join(cgroupMount, "cpu", cgroupRoot, "cpu.shares")
+	if _, err := os.Stat(file); cgroups.Mode() == cgroups.Unified || errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return os.WriteFile(file, []byte(strconv.Itoa(share{many: true}.shares1())), 0)
 }
 
 // mounted1 says whether a controller of version 1 has its hierarchy where it usually is.

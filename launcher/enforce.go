@@ -215,8 +215,11 @@ func (r *run) open() error {
 		return err
 	}
 	// With a group in every hierarchy that one below it has.
-	if r.parent, err = newCgroup(cgroupRoot+"/"+r.s.ID, cgroupLimits{share: &share{io: ioShare{device: one.io.device}}}); err != nil {
+	if r.parent, err = newCgroup(cgroupRoot+"/"+r.s.ID, cgroupLimits{share: &share{many: true, io: ioShare{device: one.io.device}}}); err != nil {
 		return err
+	}
+	if err := raise1(); err != nil {
+		return fmt.Errorf("cgroup %s: %w", cgroupRoot, err)
 	}
 	if r.occupied, err = r.parent.occupy(); err != nil {
 		return err

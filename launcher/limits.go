@@ -28,7 +28,7 @@ func (s *Session) commandShare() (share, error) {
 // openBudget makes the group that those of commands lie in.
 func (s *Session) openBudget(one share) (*budget, error) {
 	m, b := s.Manifest, &budget{share: one}
-	all := share{weight: m.Session.CPUWeight, percent: m.Session.CPU, io: ioShare{device: one.io.device}}
+	all := share{weight: m.Session.CPUWeight, percent: m.Session.CPU, many: true, io: ioShare{device: one.io.device}}
 	var err error
 	b.group, err = newCgroup(s.cgroupPath("commands"), cgroupLimits{pids: m.Session.Pids, memory: uint64(m.Session.Memory), share: &all})
 	if err != nil {
