@@ -350,14 +350,12 @@ func (j *job) finish(r wire.Record) (wire.Frame, error) {
 // failed says whether a command ended otherwise than well.
 func failed(r wire.Record) bool { return r.A == uint64(wire.KindSignal) || r.B != 0 }
 
-// hints are what the supervisor said of things that were refused to somebody meanwhile, each once, if the command failed.
+// hints are what the supervisor said meanwhile, each once: of this command, and, if it failed, of things that were refused to
+// somebody.
 func (j *job) hints(r wire.Record) []wire.Hint {
-	if !failed(r) {
-		return nil
-	}
 	j.c.s.mu.Lock()
 	defer j.c.s.mu.Unlock()
-	return slices.Sorted(maps.Keys(j.c.hints))
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(j.c.hints)), func(h wire.Hint) bool { return h != wire.HintLeft && !failed(r) })
 }
 
 // note says something of our own where the command's stderr goes.
@@ -420,6 +418,7 @@ func (j *job) refused(why wire.Reason) error {
 
 // hints are what RecHint may say.
 var hints = map[wire.Hint]string{
+	wire.HintLeft: "what the command had left running was ended with it; to keep a server running, start it with: sharness-bash --background -c CMD",
 	wire.HintGit:  "the repository's configuration is protected and will not change on retry; the user can change it, outside: sharness git-config -- …",
 	wire.HintRepo: "a protected name was made in the workspace and moved aside",
 }

@@ -190,6 +190,7 @@ type exit struct {
 	stopped int // the signal that stopped it; 0: it has ended
 	status  int
 	signal  int
+	left    bool // others ran on, and end with it
 }
 
 // next waits for the target to stop or to end.
@@ -199,6 +200,10 @@ func (d *domain) next() exit {
 		unix.Close(fd)
 	}
 	switch {
+	case err == nil && m.Type == stage.MsgLeft:
+		x := d.next()
+		x.left = true
+		return x
 	case err == nil && m.Type == stage.MsgStopped:
 		return exit{stopped: int(m.A)}
 	case err == nil && m.Type == stage.MsgExited && m.A == 0:

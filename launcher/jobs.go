@@ -58,3 +58,19 @@ func (c *runningCommand) stop(why wire.Reason) {
 	c.signal(int(unix.SIGCONT))
 	time.AfterFunc(stopGrace, func() { c.kill(why) })
 }
+
+// leftPause is how long it is not repeated that something was left running. Some tools always leave something.
+const leftPause = time.Minute
+
+// tellLeft tells a client that what its command had left running ends with it: whoever started a server with & waits for it in
+// vain.
+func (sv *server) tellLeft(rc *wire.RecordConn, id uint64) {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	now := time.Now()
+	if last, said := sv.hinted[wire.HintLeft]; said && now.Sub(last) < leftPause {
+		return
+	}
+	sv.hinted[wire.HintLeft] = now
+	_ = rc.Send(wire.Record{Type: wire.RecHint, ID: id, A: uint64(wire.HintLeft)}) // may be dropped
+}

@@ -410,6 +410,9 @@ func (sv *server) run(rc *wire.RecordConn, rec wire.Record, number uint64, c *ru
 		}
 	}()
 	x := sv.watch(dom, c, sv.timeFor(rec.A))
+	if x.left && !c.job {
+		sv.tellLeft(rc, rec.ID)
+	}
 	c.end()
 	<-told // a signal that waits for pid 1 goes with it
 	end := wire.Record{Type: wire.RecEnded, ID: rec.ID, B: uint64(x.status), C: sv.limits(dom, c, x, before, held)}

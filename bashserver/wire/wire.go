@@ -110,6 +110,7 @@ type Hint uint64
 const (
 	HintRepo Hint = 4 // a repository or protected name was made and moved aside
 	HintGit  Hint = 5 // git tried to write the configuration of a protected repository
+	HintLeft Hint = 6 // the command has ended, and with it what it had left running
 )
 
 // Command is what the request memfd holds: what the stage of a command executes after it has dropped everything.

@@ -141,6 +141,30 @@ func exists(path string) bool {
 	return err == nil
 }
 
+func TestWhatACommandLeavesRunningIsEndedAndSaid(t *testing.T) {
+	s := newSite(t, nil)
+	x := s.serve()
+	_, uid := x.id()
+	const said = "start it with: sharness-bash --background"
+	for _, c := range []struct {
+		script string
+		want   bool
+	}{
+		{"echo alone", false},
+		{"cat <(echo a) <(echo b) | wc -l; true & wait", false},
+		{"sleep 1000 & echo on", true},
+		{"setsid -f sleep 1000", false}, // said a moment ago
+	} {
+		r := x.run("", c.script)
+		if r.ExitCode != 0 || strings.Contains(r.Stderr, said) != c.want {
+			t.Errorf("%s: %+v, want it said: %v", c.script, r, c.want)
+		}
+		if left := commands(uid); len(left) > 0 {
+			t.Errorf("%s: left %v", c.script, left)
+		}
+	}
+}
+
 // Nobody would read what they print: commands and jobs of a bash-server that dies are ended (docs/decisions/0015).
 func TestJobsAndCommandsEndWithTheirBashServer(t *testing.T) {
 	s := newSite(t, nil)

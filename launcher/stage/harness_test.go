@@ -243,6 +243,9 @@ func (d *domain) wait() syscall.WaitStatus {
 func (d *domain) next(want MessageType) Message {
 	d.t.Helper()
 	m, fd, err := Receive(d.status)
+	if err == nil && m.Type == MsgLeft && want == MsgExited {
+		m, fd, err = Receive(d.status)
+	}
 	if fd >= 0 {
 		d.master = os.NewFile(uintptr(fd), "master")
 		d.t.Cleanup(func() { d.master.Close() })

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/sharness/sharness/internal/confine"
 	"golang.org/x/sys/unix"
@@ -426,11 +427,40 @@ func reap(target int) int {
 	}
 }
 
+// exited reports the end of the target.
 func exited(m Message) int {
+	if left() {
+		if err := Send(StatusFD, Message{Type: MsgLeft}, -1); err != nil {
+			return 125
+		}
+	}
 	if err := Send(StatusFD, m, -1); err != nil {
 		return 125
 	}
 	return 0
+}
+
+// Processes that were about to end when the target did, such as those of a <(…), get a moment to do so.
+const (
+	leavingTries = 10
+	leavingPause = 2 * time.Millisecond
+)
+
+// left says whether the target has left others running.
+func left() bool {
+	for n := 0; ; n++ {
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		switch {
+		case errors.Is(err, unix.EINTR), pid > 0:
+			n-- // ended, or not answered
+		case err != nil: // ECHILD
+			return false
+		case n == leavingTries:
+			return true
+		default:
+			time.Sleep(leavingPause)
+		}
+	}
 }
 
 // signalGroup signals the target's process group. A group that is gone is no news.

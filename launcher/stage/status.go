@@ -19,6 +19,7 @@ const (
 	MsgRunning  MessageType = 3 // the target was executed
 	MsgStopped  MessageType = 4 // A: the signal that stopped it
 	MsgExited   MessageType = 5 // A: 0 status, 1 signal; B: the value
+	MsgLeft     MessageType = 6 // before MsgExited: others run on in the namespace, and end with it
 
 	MsgDressed  MessageType = 18 // the answer to MsgTerminal: the pty has the modes and the size of the user's
 	MsgSignal   MessageType = 16 // A: signal for the target's process group
@@ -118,7 +119,7 @@ func Receive(fd int) (Message, int, error) {
 			m.B = binary.LittleEndian.Uint32(buf[8:])
 			m.Text = string(buf[messageHead:n])
 		}
-		ok := n >= messageHead && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) == 0 && m.Type >= MsgError && m.Type <= MsgExited &&
+		ok := n >= messageHead && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) == 0 && m.Type >= MsgError && m.Type <= MsgLeft &&
 			(m.Type == MsgError || m.Text == "") && (m.Type == MsgTerminal) == (len(extra) == 1) && len(extra) <= 1
 		if ok && len(extra) == 1 {
 			passed = extra[0]
