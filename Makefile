@@ -80,7 +80,7 @@ lint:
 	./.ci/lint
 demo: deps build
 	./.ci/demo
-# BENCH=start, command or trace measures only that; ROUNDS=N as often.
+# BENCH=start, command or trace measures only that, BENCH=filter the output filter; ROUNDS=N as often.
 bench: build
 	$(GO) run ./internal/bench -only '$(BENCH)' -rounds '$(or $(ROUNDS),40)'
 

@@ -6,6 +6,7 @@ go 1.26.0
 godebug containermaxprocs=0
 
 require (
+	github.com/BurntSushi/toml v1.6.0 // indirect
 	github.com/cilium/ebpf v0.22.0 // indirect
 	github.com/containerd/cgroups/v3 v3.1.3 // indirect
 	github.com/containerd/log v0.1.0 // indirect

@@ -297,7 +297,7 @@ func (s *Server) jobText(argv []string) string {
 	}
 	text := strings.Join(argv, " ")
 	var b bytes.Buffer
-	f := newFilter(&b, s.matcher)
+	f := s.secrets.Filter(&b)
 	_, _ = f.Write([]byte(text[:min(len(text), 4096)]))
 	_ = f.Close()
 	return strings.ToValidUTF8(b.String()[:min(b.Len(), 256)], "")

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/sharness/sharness/bashserver/redact"
 )
 
 // Config is everything bashd is told, as JSON in a memfd. Zero values of the limits mean the defaults.
@@ -20,7 +23,11 @@ type Config struct {
 	Home          string   `json:"home"`           // HOME of a command
 	WorkspaceRoot string   `json:"workspace_root"` // a command's working directory lies in it
 	Env           Env      `json:"env"`
-	Secrets       []Secret `json:"secrets"`
+
+	Secrets      []Secret `json:"secrets"`
+	Rules        string   `json:"rules"`         // redact.Rules, for what looks like a secret
+	Neutralise   bool     `json:"neutralise"`    // escape sequences that act
+	RefuseBinary bool     `json:"refuse_binary"` // output that is no text
 
 	Bounds          map[string]string `json:"bounds"`       // of the limits in limits_hit, as the manifest writes them: what the sentences name
 	OutputLimit     int64             `json:"output_limit"` // bytes of stdout and stderr together
@@ -43,10 +50,7 @@ type Env struct {
 }
 
 // Secret is a value that must not leave in a command's output. Name goes into the mark that replaces it.
-type Secret struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
+type Secret = redact.Secret
 
 // Defaults and bounds of Config.
 const (
@@ -58,8 +62,7 @@ const (
 	DefaultShellPath      = "/usr/bin/bash"
 	DefaultHome           = "/home/agent"
 
-	minSecret    = 4   // shorter values would turn ordinary output into marks
-	maxSecrets   = 256 // with maxSecretSum: the matcher costs about 24 bytes for each byte of a value
+	maxSecrets   = 256 // with maxSecretSum: the forms of a value are about ten times its bytes
 	maxSecretSum = 256 << 10
 	maxConfig    = 4 << 20
 )
@@ -93,6 +96,7 @@ func (c *Config) complete() error {
 	or(&c.MaxConnsPerPeer, c.MaxCommands)
 	or(&c.RequestTimeout, DefaultRequestTimeout)
 	or(&c.JobLog, DefaultJobLog)
+	or(&c.Rules, string(redact.RulesDefault))
 	if c.Jobs < 0 || c.JobLog < 0 || c.OutputLimit < 0 || c.MaxCommands < 0 || c.MaxConns < 0 || c.MaxConnsPerPeer < 0 || c.RequestTimeout < 0 {
 		return errors.New("config: a limit is negative")
 	}
@@ -101,10 +105,13 @@ func (c *Config) complete() error {
 			return fmt.Errorf("config: path %q is not absolute", p)
 		}
 	}
+	if !slices.Contains(redact.AllRules, redact.Rules(c.Rules)) {
+		return fmt.Errorf("config: rules %q are unknown", c.Rules)
+	}
 	sum := 0
 	for _, s := range c.Secrets {
-		if len(s.Value) < minSecret {
-			return fmt.Errorf("config: the value of secret %s is shorter than %d bytes: it cannot be redacted", s.Name, minSecret)
+		if len(s.Value) < redact.MinValue {
+			return fmt.Errorf("config: the value of secret %s is shorter than %d bytes: it cannot be redacted", s.Name, redact.MinValue)
 		}
 		sum += len(s.Value)
 	}

@@ -122,7 +122,7 @@ func (j *job) addOutput(pipe *os.File, to *sink) {
 	if len(j.sinks) == len(j.out) {
 		j.sinks = append(j.sinks, to)
 	}
-	j.out = append(j.out, &output{pipe: pipe, filter: newFilter(to, j.c.s.matcher), budget: j.budget, ended: &j.ended,
+	j.out = append(j.out, &output{pipe: pipe, filter: j.newFilter(to), budget: j.budget, ended: &j.ended,
 		done: make(chan struct{})})
 }
 
@@ -315,11 +315,12 @@ func (j *job) finish(r wire.Record) (wire.Frame, error) {
 	for _, h := range j.hints(r) {
 		j.note(hints[h])
 	}
+	taken := j.taken()
 	if j.tty != nil {
 		j.tty.restore()
 		j.tty = nil
 	}
-	redactions := j.closing(r, took)
+	j.closing(r, took, taken)
 	if j.job != nil {
 		j.job.took, j.job.how, j.job.limits = took, r, j.limits
 		j.c.s.jobs.ended(j.job)
@@ -333,7 +334,7 @@ func (j *job) finish(r wire.Record) (wire.Frame, error) {
 		}
 		rep := &report{exitCode: int(r.B), stdout: out.captured, stderr: errs.captured,
 			truncated:  out.truncated || errs.truncated || j.limits&wire.LimitOutput != 0,
-			durationMS: took.Milliseconds(), limits: limitNames(j.limits), notes: j.notes, redactions: redactions}
+			durationMS: took.Milliseconds(), limits: limitNames(j.limits), notes: j.notes, taken: taken}
 		if r.A == uint64(wire.KindSignal) {
 			rep.signal, rep.exitCode = int(r.B), 128+int(r.B)
 		}

@@ -39,7 +39,7 @@ func TestOutputLimitKillsAndSaysSo(t *testing.T) {
 }
 
 func TestMuchOutputNeedsLittleMemory(t *testing.T) {
-	s := start(t, Config{OutputLimit: 1 << 30, Secrets: []Secret{{"A", "no such thing"}}}, ownProcess)
+	s := start(t, Config{OutputLimit: 1 << 30, Secrets: []Secret{{Name: "A", Value: "no such thing"}}}, ownProcess)
 	s.output("-c", "true")
 	before := peak(t, s.server.Process.Pid)
 	null, err := os.OpenFile("/dev/null", os.O_WRONLY, 0)
@@ -77,17 +77,19 @@ func peak(t *testing.T, pid int) (kib int) {
 }
 
 func TestJSONReportsHowTheCommandEnded(t *testing.T) {
-	s := start(t, Config{Secrets: []Secret{{"TOKEN", "hunter22"}}}, inProcess)
+	s := start(t, Config{Secrets: []Secret{{Name: "TOKEN", Value: "hunter22"}}}, inProcess)
 	type report struct {
-		ExitCode   int      `json:"exit_code"`
-		Signal     int      `json:"signal"`
-		Stdout     string   `json:"stdout"`
-		Stderr     string   `json:"stderr"`
-		Truncated  bool     `json:"truncated"`
-		DurationMS int64    `json:"duration_ms"`
-		LimitsHit  []string `json:"limits_hit"`
-		Denied     []string `json:"denied"`
-		Redactions int      `json:"redactions"`
+		ExitCode   int            `json:"exit_code"`
+		Signal     int            `json:"signal"`
+		Stdout     string         `json:"stdout"`
+		Stderr     string         `json:"stderr"`
+		Truncated  bool           `json:"truncated"`
+		DurationMS int64          `json:"duration_ms"`
+		LimitsHit  []string       `json:"limits_hit"`
+		Denied     []string       `json:"denied"`
+		Redacted   map[string]int `json:"redacted"`
+		Redactions int            `json:"redactions"`
+		Binary     bool           `json:"binary"`
 	}
 	for _, tc := range []struct {
 		script string
@@ -96,8 +98,8 @@ func TestJSONReportsHowTheCommandEnded(t *testing.T) {
 	}{
 		{"echo a; echo b >&2; exit 3", report{ExitCode: 3, Stdout: "a\n", Stderr: "b\n"}, 3},
 		{"kill -9 $$", report{ExitCode: 137, Signal: 9}, 137},
-		{"echo hunter22; echo hunter22 >&2", report{Stdout: "[redacted:TOKEN]\n", Stderr: "[redacted:TOKEN]\n", Redactions: 2}, 0},
-		{`printf 'a\xffb\0\033]52;c;eA==\a\u202e\u009b\U0001f600"\\'`, report{Stdout: "a\ufffdb\x00\x1b]52;c;eA==\a\u202e\u009b\U0001f600\"\\"}, 0},
+		{"echo hunter22; echo hunter22 >&2", report{Stdout: "[redacted:TOKEN]\n", Stderr: "[redacted:TOKEN]\n", Redactions: 2, Redacted: map[string]int{"TOKEN": 2}}, 0},
+		{`printf 'a\xffb\0\033]52;c;eA==\a\u202e\u009b\U0001f600"\\'`, report{Binary: true, Stderr: "sharness: " + noteDamaged + "\n", Stdout: "a\ufffdb\x00^[]52;c;eA==\a\u202e^[[\U0001f600\"\\"}, 0},
 	} {
 		cmd := s.command("--json", "-c", tc.script)
 		cmd.Env = append(cmd.Env, "LC_ALL=C.UTF-8")
@@ -114,6 +116,9 @@ func TestJSONReportsHowTheCommandEnded(t *testing.T) {
 		if ws.Signaled() {
 			status = 128 + int(ws.Signal())
 		}
+		if tc.want.Redacted == nil {
+			tc.want.Redacted = map[string]int{}
+		}
 		if !reflect.DeepEqual(got, tc.want) || status != tc.status {
 			t.Errorf("%s: got %+v with %v\nwant %+v", tc.script, got, ws, tc.want)
 		}
@@ -125,7 +130,7 @@ func TestJSONReportsHowTheCommandEnded(t *testing.T) {
 
 func TestSecretSplitOverTwoWritesIsRedacted(t *testing.T) {
 	const secret = "ghp_0123456789"
-	s := start(t, Config{Secrets: []Secret{{"GH", secret}}}, inProcess)
+	s := start(t, Config{Secrets: []Secret{{Name: "GH", Value: secret}}}, inProcess)
 	for i := 1; i < len(secret); i++ {
 		script := fmt.Sprintf("printf '%%s' %q; printf '%%s' %q >&2; sleep 0.02; printf '%%s' %q; printf '%%s' %q >&2",
 			secret[:i], secret[:i], secret[i:], secret[i:])
@@ -149,7 +154,7 @@ func TestSecretSplitOverTwoWritesIsRedacted(t *testing.T) {
 
 // Whoever reads the log must learn of each secret, not of one and a count.
 func TestRedactionsOfDifferentSecretsAreNoRepetitions(t *testing.T) {
-	s := start(t, Config{Secrets: []Secret{{"GH", "ghp_0123456789"}, {"NPM", "npm_0123456789"}}}, inProcess)
+	s := start(t, Config{Secrets: []Secret{{Name: "GH", Value: "ghp_0123456789"}, {Name: "NPM", Value: "npm_0123456789"}}}, inProcess)
 	s.output("-c", "echo ghp_0123456789 npm_0123456789")
 	eventually(t, "events", func() bool { return slices.Contains(s.eventTypes(), event.CommandEnd) })
 	s.mu.Lock()
@@ -208,8 +213,8 @@ func TestConfigThatCannotBeServedIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]Config{
-		"short secret":   {WorkspaceRoot: "/w", Secrets: []Secret{{"A", "abc"}}},
-		"many secrets":   {WorkspaceRoot: "/w", Secrets: slices.Repeat([]Secret{{"A", "abcd"}}, 257)},
+		"short secret":   {WorkspaceRoot: "/w", Secrets: []Secret{{Name: "A", Value: "abc"}}},
+		"many secrets":   {WorkspaceRoot: "/w", Secrets: slices.Repeat([]Secret{{Name: "A", Value: "abcd"}}, 257)},
 		"no workspace":   {},
 		"relative route": {WorkspaceRoot: "/w", Routes: []string{"sh"}},
 		"negative limit": {WorkspaceRoot: "/w", OutputLimit: -1},

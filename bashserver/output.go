@@ -68,7 +68,7 @@ func (b *budget) take(n int) int {
 // output copies one pipe of a command to a sink through the filter.
 type output struct {
 	pipe   *os.File
-	filter *Filter
+	filter filter
 	budget *budget
 	ended  *atomic.Bool // the command has
 	done   chan struct{}
@@ -79,9 +79,22 @@ func (o *output) copy() {
 	defer o.pipe.Close() // a command that goes on writing gets EPIPE, as if it had the client's descriptor
 	buf := buffers.Get().(*[]byte)
 	defer buffers.Put(buf)
+	timed := false
 	for {
-		if o.ended.Load() {
+		wait := o.filter.wait()
+		draining := o.ended.Load()
+		switch {
+		case draining:
 			o.pipe.SetReadDeadline(time.Now().Add(drainTime))
+		case wait > 0:
+			o.pipe.SetReadDeadline(time.Now().Add(wait))
+			timed = true
+		case timed:
+			o.pipe.SetReadDeadline(time.Time{})
+			timed = false
+		}
+		if !draining && o.ended.Load() { // end's deadline may have come before ours
+			continue
 		}
 		n, err := o.pipe.Read(*buf)
 		if n > 0 {
@@ -89,8 +102,11 @@ func (o *output) copy() {
 				return
 			}
 		}
+		if err != nil && !draining && errors.Is(err, os.ErrDeadlineExceeded) {
+			err = o.filter.idle()
+		}
 		if err != nil {
-			o.filter.Close()
+			o.filter.close()
 			return
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"io"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/sharness/sharness/bashserver/redact"
 )
 
 // report is what --json prints.
@@ -16,7 +18,7 @@ type report struct {
 	durationMS       int64
 	limits           []string
 	notes            []string
-	redactions       uint64
+	taken            []redact.Count
 }
 
 // write prints the object and a newline. It does not build it first: escapes make output up to six times longer.
@@ -30,7 +32,17 @@ func (r *report) write(to io.Writer) error {
 	list(w, r.limits)
 	w.WriteString(`],"notes":[`)
 	list(w, r.notes)
-	fmt.Fprintf(w, "],\"denied\":[],\"redactions\":%d}\n", r.redactions)
+	sum := uint64(0)
+	w.WriteString(`],"denied":[],"redacted":{`)
+	for i, c := range r.taken {
+		if i > 0 {
+			w.WriteByte(',')
+		}
+		quote(w, []byte(c.Name))
+		fmt.Fprintf(w, ":%d", c.N)
+		sum += c.N
+	}
+	fmt.Fprintf(w, "},\"redactions\":%d,\"binary\":%v}\n", sum, !utf8.Valid(r.stdout) || !utf8.Valid(r.stderr))
 	return w.Flush()
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/sharness/sharness/bashserver/redact"
 	"github.com/sharness/sharness/bashserver/wire"
 )
 
@@ -22,7 +23,7 @@ type Server struct {
 	ctl     *wire.RecordConn
 	events  *reporter
 	poll    *poller
-	matcher *matcher // of the secrets
+	secrets *redact.Set
 
 	jobs     backgrounds
 	pending  atomic.Int64 // bytes of requests on their way
@@ -48,7 +49,7 @@ func Serve(ctl, events *os.File, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	s := &Server{cfg: cfg, ctl: rc, events: &reporter{f: events}, poll: p, matcher: newMatcher(cfg.Secrets),
+	s := &Server{cfg: cfg, ctl: rc, events: &reporter{f: events}, poll: p, secrets: redact.NewSet(cfg.Secrets, redact.Rules(cfg.Rules)),
 		commands: make(chan struct{}, cfg.MaxCommands), conns: map[uint64]*conn{}, peers: map[int32]int{}}
 	defer s.closeAll()
 	for {

@@ -268,7 +268,7 @@ func TestLargeRequestArrivesWhole(t *testing.T) {
 func TestEnvironmentFollowsThePolicy(t *testing.T) {
 	s := start(t, Config{
 		Env:     Env{Drop: []string{"CLAUDE_CODE_MESSAGING_*", "API_KEY"}, Set: map[string]string{"TZ": "UTC"}},
-		Secrets: []Secret{{"GH_TOKEN", "ghp_0123456789"}},
+		Secrets: []Secret{{Name: "GH_TOKEN", Value: "ghp_0123456789"}},
 	}, inProcess)
 	cmd := s.command("-c", "env -0 | sort -z | tr '\\0' '\\n'")
 	cmd.Env = []string{"SHARNESS_SOCKET=" + s.sock, "PATH=/usr/bin", "KEEP=a=b", "API_KEY=1", "CLAUDE_CODE_MESSAGING_SOCKET=/x",

@@ -45,7 +45,7 @@ func line(t *testing.T, r *bufio.Reader) string {
 }
 
 func TestCommandOnATerminalHasOneOfItsOwn(t *testing.T) {
-	s := start(t, Config{Secrets: []Secret{{"T", "hunter22"}}}, inProcess)
+	s := start(t, Config{Secrets: []Secret{{Name: "T", Value: "hunter22"}}}, inProcess)
 	person, tty, r, wait := s.onTerminal(t, "stty size; test -t 0 && test -t 1 && test -t 2 && echo yes; read x; echo \"<$x>\"; echo hunter22; exit 4")
 	before, err := unix.IoctlGetTermios(tty, unix.TCGETS)
 	if err != nil {

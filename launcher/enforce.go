@@ -393,6 +393,7 @@ func (r *run) bashdConfig() (bashserver.Config, error) {
 		WorkspaceRoot: r.s.Workspace.Name(),
 		Env:           bashserver.Env{Pass: m.Sandbox.Env.Pass, Drop: append(m.Sandbox.Drop, m.Secrets.Env...), Set: set},
 		OutputLimit:   int64(m.Sandbox.Output),
+		Rules:         string(m.Secrets.Rules), Neutralise: m.Secrets.Escapes == manifest.EscapesNeutralise, RefuseBinary: m.Secrets.Binary == manifest.BinaryRefuse,
 		Bounds: map[string]string{
 			"pids": strconv.Itoa(m.Sandbox.Pids), "memory": m.Sandbox.Memory.String(), "timeout": m.Sandbox.Timeout.String(), "output": m.Sandbox.Output.String(),
 			"cpu": m.Sandbox.CPU.String(), "tmp": m.Sandbox.Tmp.String(), "file_size": m.Sandbox.FileSize.String(),

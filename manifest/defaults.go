@@ -40,7 +40,9 @@ func (m *Manifest) WithDefaults() *Manifest {
 		d.Sandbox.Read = []string{"/usr", "/opt"}
 	}
 	def(&d.Session.Pids, 8192)
-	def(&d.Secrets.Rules, "default")
+	def(&d.Secrets.Rules, RulesDefault)
+	def(&d.Secrets.Escapes, EscapesPass)
+	def(&d.Secrets.Binary, BinaryPass)
 	return &d
 }
 

@@ -203,10 +203,42 @@ type Budget struct {
 	CPUWeight int     `yaml:"cpu_weight,omitempty"` // against other groups of the host
 }
 
-// Secrets names values that must not reach the orchestrator through a command's output.
+// Rules are those by which output is searched for tokens of a known shape.
+type Rules string
+
+// RulesDefault know a token by its issuer's own text, RulesAll also by a name such as "key" in front; RulesNone are none.
+const (
+	RulesDefault Rules = "default"
+	RulesAll     Rules = "all"
+	RulesNone    Rules = "none"
+)
+
+// Escapes is what happens to escape sequences that do more than colour text and move the cursor.
+type Escapes string
+
+// EscapesPass leaves them, EscapesNeutralise makes them visible text.
+const (
+	EscapesPass       Escapes = "pass"
+	EscapesNeutralise Escapes = "neutralise"
+)
+
+// Binary is what happens to output with a NUL in it.
+type Binary string
+
+// BinaryPass leaves it, BinaryRefuse puts a note in the place of it.
+const (
+	BinaryPass   Binary = "pass"
+	BinaryRefuse Binary = "refuse"
+)
+
+// Secrets names values that must not reach the orchestrator through a command's output, and says what else is done to
+// that output.
 type Secrets struct {
 	Env   []string `yaml:"env,omitempty"`   // environment variables whose values are secret
-	Rules string   `yaml:"rules,omitempty"` // reserved: "default"
+	Rules Rules    `yaml:"rules,omitempty"` // for what looks like a secret
+
+	Escapes Escapes `yaml:"escapes,omitempty"` // escape sequences in output
+	Binary  Binary  `yaml:"binary,omitempty"`  // output that is no text
 }
 
 // Learned is the header of the runs this manifest was made from. Everything that varies from run to run stands here.

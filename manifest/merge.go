@@ -35,6 +35,8 @@ func Merge(a, b *Manifest) (*Manifest, error) {
 	m.sandbox(&x.Sandbox, y.Sandbox)
 	m.list("secrets.env", &x.Secrets.Env, y.Secrets.Env)
 	either(m, "secrets.rules", &x.Secrets.Rules, y.Secrets.Rules)
+	either(m, "secrets.escapes", &x.Secrets.Escapes, y.Secrets.Escapes)
+	either(m, "secrets.binary", &x.Secrets.Binary, y.Secrets.Binary)
 	m.list("integrity", &x.Integrity, y.Integrity)
 	x.Learned = MergeLearned(x.Learned, y.Learned)
 	if m.err == nil {

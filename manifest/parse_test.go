@@ -110,7 +110,7 @@ func TestParseRefuses(t *testing.T) {
 		"placeholder":       {"\nenv: {set: {A: '{{home}}'}}", `m.yaml:7:16: env.set.A: found "{{home}}", expected one of {{uid}}, {{workspace}}`},
 		"open placeholder":  {"\nenv: {set: {A: '{{uid'}}", `m.yaml:7:16: env.set.A: found "{{uid", expected }} after the name`},
 		"NUL":               {"\nargs: [\"a\\0\"]", `m.yaml:7:8: args[0]: found "a\x00", expected UTF-8 text without a NUL`},
-		"rules":             {"\nsecrets: {rules: strict}", `m.yaml:7:18: secrets.rules: found "strict", expected default`},
+		"rules":             {"\nsecrets: {rules: strict}", `m.yaml:7:18: secrets.rules: found "strict", expected default or all or none`},
 		"time":              {"\nlearned: {complete: true, at: yesterday}", `m.yaml:7:31: learned.at: found "yesterday", expected a time such as 2026-01-31T18:00:00Z`},
 	} {
 		t.Run(name, func(t *testing.T) {

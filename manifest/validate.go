@@ -78,7 +78,9 @@ func (m *Manifest) check(c *checker, fragment bool) {
 	c.sandbox(&m.Sandbox)
 	c.budget("session", m.Session)
 	c.envNames("secrets.env", m.Secrets.Env, false)
-	c.oneOf("secrets.rules", m.Secrets.Rules, "default")
+	c.oneOf("secrets.rules", string(m.Secrets.Rules), string(RulesDefault), string(RulesAll), string(RulesNone))
+	c.oneOf("secrets.escapes", string(m.Secrets.Escapes), string(EscapesPass), string(EscapesNeutralise))
+	c.oneOf("secrets.binary", string(m.Secrets.Binary), string(BinaryPass), string(BinaryRefuse))
 	seen := map[string]string{}
 	for i, f := range m.Integrity {
 		c.file(at("integrity", i), f, seen)

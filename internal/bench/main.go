@@ -2,7 +2,7 @@
 // interleaved run: every round takes one sample of each row in a random order, after a rest, as agents send commands one
 // by one. Then it measures what tracing costs, how many denials it takes in, and how soon one is in the log. It prints
 // medians and p95 and asserts nothing: times are of the machine they are measured on, only the ratios of one run are worth
-// comparing. It does not measure what runs inside.
+// comparing. It does not measure what runs inside. The output filter is measured by itself.
 package main
 
 import (
@@ -36,7 +36,7 @@ func main() {
 		}
 		return
 	}
-	only := flag.String("only", "", "measure only start, command or trace")
+	only := flag.String("only", "", "measure only start, command or trace, or measure the filter")
 	rounds := flag.Int("rounds", 40, "samples of each row")
 	rest := flag.Duration("rest", 5*time.Millisecond, "before each sample")
 	flag.Parse()
@@ -48,10 +48,12 @@ func main() {
 
 func run(only string, rounds int, rest time.Duration) (err error) {
 	switch {
-	case only != "" && only != "start" && only != "command" && only != "trace":
-		return fmt.Errorf("-only %s: want start, command or trace", only)
+	case only != "" && only != "start" && only != "command" && only != "trace" && only != "filter":
+		return fmt.Errorf("-only %s: want start, command, trace or filter", only)
 	case rounds < 1:
 		return errors.New("-rounds: want at least one")
+	case only == "filter":
+		return filter(rounds)
 	case os.Geteuid() != 0:
 		return errors.New("must be root: sudo make bench")
 	}

@@ -114,5 +114,5 @@ var doors = []Door{
 		Title: "a command leaves a daemon behind"},
 	{ID: "cmd-output", Group: Command, Layers: []Layer{Filter, Sink}, All: true,
 		Title: "a command prints a secret, or bytes that drive a terminal",
-		Open:  "a secret that was encoded or encrypted before it was printed"},
+		Open:  "a secret that was encrypted or spelled out before it was printed, or encoded as nobody expects"},
 }

@@ -30,7 +30,9 @@ var Rooms = []Room{
 	{Path: "agent/learn/record", Ours: []string{"agent", "agent/learn"}},
 
 	{Path: "bashserver/wire"},
-	{Path: "bashserver", Ours: []string{"bashserver/wire", "manifest", "event", "internal/confine"}},
+	{Path: "bashserver/redact", Pure: true},
+	{Path: "bashserver/redact/rules"},
+	{Path: "bashserver", Ours: []string{"bashserver/redact", "bashserver/wire", "manifest", "event", "internal/confine"}},
 
 	{Path: "launcher", Ours: []string{"manifest", "event", "event/sink", "bashserver/wire", "bashserver", "launcher/filter",
 		"launcher/host", "launcher/pin", "launcher/protect", "launcher/relay", "launcher/resolve", "launcher/stage", "launcher/tty",
@@ -64,7 +66,7 @@ var Rooms = []Room{
 	{Path: "internal/fakellm/..."},
 	{Path: "internal/embedded"},
 	{Path: "internal/agentstest"},
-	{Path: "internal/bench", Ours: []string{"agent", "event"}},
+	{Path: "internal/bench", Ours: []string{"agent", "event", "bashserver/redact"}},
 	{Path: "internal/sessiontest"},
 	{Path: "internal/testrun"},
 	{Path: "internal/walls"},
