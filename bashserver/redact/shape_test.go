@@ -208,3 +208,30 @@ func TestBeginningsWithoutAnEndHideNothing(t *testing.T) {
 type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
+
+func TestOneSetServesManyStreamsAtOnce(t *testing.T) {
+	r := rand.New(rand.NewSource(6))
+	s := NewSet([]Secret{{"A", "hunter22!"}}, RulesAll)
+	var texts []string
+	for i := range rules {
+		texts = append(texts, tokenOf(t, r, &rules[i]).text+"hunter22!")
+	}
+	whole := strings.Join(texts, "")
+	want := through(s, whole)
+	got := make(chan string)
+	for n := range 8 {
+		go func() {
+			var chunks []string
+			for rest := whole; rest != ""; {
+				k := min(len(rest), 100+n*1000)
+				chunks, rest = append(chunks, rest[:k]), rest[k:]
+			}
+			got <- through(s, chunks...)
+		}()
+	}
+	for range 8 {
+		if out := <-got; strings.Contains(out, "hunter22!") || strings.Count(out, "[redacted:") < len(texts) || len(out) > len(want)+3*len(texts) {
+			t.Errorf("%d bytes with %d marks, want %d with %d", len(out), strings.Count(out, "[redacted:"), len(want), strings.Count(want, "[redacted:"))
+		}
+	}
+}
