@@ -3,7 +3,6 @@
 // socket with a closed table of records, starts and ends the sandboxes.
 //
 // It promises that a client costs bounded memory and time whatever it sends, that no descriptor of a command reaches a
-// client or the other way round, and that exact values of the configured secrets do not leave in a command's output,
-// wherever chunks are cut. It does not promise that a command cannot encode a secret, and it does not judge commands:
-// what a command may do is the sandbox's business. The package holds no privilege and needs none.
+// client or the other way round, and that the configured secrets do not leave in a command's output, in the forms and
+// within the limits that package redact states. It does not judge commands: what a command may do is the sandbox's business. The package holds no privilege and needs none.
 package bashserver
