@@ -63,7 +63,9 @@ func NewSet(secrets []Secret, which Rules) *Set {
 		if len(secret.Value) < MinValue {
 			panic(fmt.Sprintf("redact: the value of %s has less than %d bytes", secret.Name, MinValue))
 		}
-		s.forms = append(s.forms, forms(s.name(secret.Name), secret.Value)...)
+		for _, v := range variants(secret.Value) {
+			s.forms = append(s.forms, forms(s.name(secret.Name), v)...)
+		}
 	}
 	s.values = len(s.names)
 	for i := range s.forms {

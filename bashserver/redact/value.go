@@ -27,6 +27,21 @@ const (
 	backslashed // as JSON, JavaScript, C and the shell do
 )
 
+// variants are a value, the same without white space around it, which programs strip of what they read from a file, and
+// the same with the ends of lines that a terminal makes.
+func variants(value string) []string {
+	out := []string{value}
+	if s := strings.TrimSpace(value); s != value && len(s) >= MinValue {
+		out = append(out, s)
+	}
+	for _, v := range out {
+		if s := strings.ReplaceAll(v, "\n", "\r\n"); s != v {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
 // forms are the ways in which a value is looked for.
 func forms(name int, value string) []form {
 	v := []byte(value)

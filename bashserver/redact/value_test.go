@@ -140,6 +140,23 @@ func TestValuesAreRedactedInEveryForm(t *testing.T) {
 	}
 }
 
+func TestValueIsFoundWithoutItsWhiteSpaceAndOnATerminal(t *testing.T) {
+	s := NewSet([]Secret{{"A", "two\nlines of it\n"}}, RulesNone)
+	for in, want := range map[string]string{
+		"<two\nlines of it\n>":      "<[redacted:A]>",
+		"<two\nlines of it>":        "<[redacted:A]>",
+		"<two\r\nlines of it\r\n>":  "<[redacted:A]>",
+		"<two\r\nlines of it>":      "<[redacted:A]>",
+		"<two\nlines of something>": "<two\nlines of something>",
+		`<two\nlines of it\n>`:      "<[redacted:A]>",
+		"dHdvCmxpbmVzIG9mIGl0 more": "[redacted:A] more",
+	} {
+		if got := through(s, in); got != want {
+			t.Errorf("%q gives %q, want %q", in, got, want)
+		}
+	}
+}
+
 // TestStreamsDoNotDisturbEachOther interleaves the pieces of two streams, as stdout and stderr come.
 func TestStreamsDoNotDisturbEachOther(t *testing.T) {
 	r := rand.New(rand.NewSource(4))
