@@ -96,16 +96,7 @@ func FuzzMachine(f *testing.F) {
 		if len(text) > 1024 || bytes.ContainsFunc(text, func(c rune) bool { return c >= 0x80 || c == 0 || c == 0x1b }) {
 			return
 		}
-		m := r.ready()
-		s, end := m.begin[atBegin].Load(), -1
-		for i := 0; i < len(text) && !s.dead(); i++ {
-			if s = m.step(s, text[i]); s.matched {
-				end = i
-			}
-		}
-		if !s.dead() && m.ends(s) {
-			end = len(text)
-		}
+		end := r.ready().match(atBegin, text)
 		want := -1
 		if g := r.find.FindIndex(text); g != nil {
 			want = g[1]

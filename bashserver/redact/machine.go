@@ -114,6 +114,23 @@ func (m *machine) in(text []byte) bool {
 	return m.ends(s)
 }
 
+// match is how long the match is that a text begins with, behind what stands in front; -1: there is none.
+func (m *machine) match(front uint8, text []byte) int {
+	s, end := m.begin[front].Load(), -1
+	for i, b := range text {
+		if s = m.step(s, b); s.matched {
+			end = i
+		}
+		if s.dead() {
+			return end
+		}
+	}
+	if m.ends(s) {
+		return len(text)
+	}
+	return end
+}
+
 // groups marks what can only be reached by opening a group.
 func groups(prog *syntax.Prog) (in []bool, any bool) {
 	in = make([]bool, len(prog.Inst))

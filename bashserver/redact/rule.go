@@ -24,7 +24,7 @@ type rule struct {
 	once    sync.Once
 	machine *machine
 	find    *regexp.Regexp // gate at the beginning of a text
-	whole   *regexp.Regexp // regex, if an allowlist wants to see all of a match
+	whole   *machine       // of regex, if an allowlist wants to see all of a match
 }
 
 // allowlist says what is no secret after all.
@@ -45,7 +45,7 @@ func (r *rule) ready() *machine {
 		r.machine, r.find = must(r.gate), regexp.MustCompile(`\A(?:`+r.gate+`)`)
 		for i := range r.allow {
 			if r.allow[i].target != "" {
-				r.whole = regexp.MustCompile(r.regex)
+				r.whole = must(r.regex)
 			}
 		}
 	})
@@ -74,7 +74,7 @@ func (r *rule) secret(text []byte, at, end int) (from, to int, ok bool) {
 		}
 	}
 	if r.whole != nil {
-		match, line := r.wholeMatch(text, at+from, text[at:at+g[1]]), lineOf(text, at+from)
+		match, line := r.wholeMatch(text, at, at+from, at+g[1]), lineOf(text, at+from)
 		for i := range r.allow {
 			if r.allow[i].target != "" && r.allow[i].allows(secret, match, line) {
 				return 0, 0, false
@@ -96,14 +96,21 @@ func pick(g []int, group int) (from, to int) {
 	return g[0], g[1]
 }
 
-// wholeMatch is the match with what gate leaves away.
-func (r *rule) wholeMatch(text []byte, secret int, short []byte) []byte {
-	for _, g := range r.whole.FindAllIndex(text, -1) {
-		if g[0] <= secret && secret < g[1] {
-			return text[g[0]:g[1]]
+// lead is how far in front of gate a match can begin: a name of 50 characters, as the rules have it.
+const lead = 50
+
+// wholeMatch is text[at:end] with what gate leaves away in front: the leftmost match that has the secret in it.
+func (r *rule) wholeMatch(text []byte, at, secret, end int) []byte {
+	for i := max(0, at-lead); i < at; i++ {
+		front := uint8(atBegin)
+		if i > 0 {
+			front = prevOf(text[i-1])
+		}
+		if n := r.whole.match(front, text[i:]); n > secret-i {
+			return text[i : i+n]
 		}
 	}
-	return short
+	return text[at:end]
 }
 
 func lineOf(text []byte, at int) []byte {
