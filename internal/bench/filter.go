@@ -44,7 +44,8 @@ func filter(rounds int) error {
 		{"values", redact.NewSet(secrets, redact.RulesNone), part},
 		{"values and rules", redact.NewSet(secrets, redact.RulesDefault), part},
 		{"values and all rules", redact.NewSet(secrets, redact.RulesAll), part},
-		{"the same, bad text", redact.NewSet(secrets, redact.RulesAll), bad(timed / 4)},
+		{"values, rules, bad", redact.NewSet(secrets, redact.RulesDefault), bad(timed / 16)},
+		{"all rules, bad", redact.NewSet(secrets, redact.RulesAll), bad(timed / 16)},
 	}
 	fmt.Println(machine())
 	fmt.Printf("\n%-22s %9s %9s   %d MiB in chunks of %d KiB, n=%d\n", "filter", "best", "median", timed>>20, chunk>>10, rounds)
@@ -61,12 +62,12 @@ func filter(rounds int) error {
 		}
 	}
 	for i, r := range rows {
-		fmt.Printf("%-22s %5.2f GB/s %5.2f GB/s\n", r.name, rate(r.text, quantile(samples[i], 0)), rate(r.text, quantile(samples[i], 0.5)))
+		fmt.Printf("%-22s %5.0f MB/s %5.0f MB/s\n", r.name, rate(r.text, quantile(samples[i], 0)), rate(r.text, quantile(samples[i], 0.5)))
 	}
 	return hits(text)
 }
 
-func rate(text []byte, d time.Duration) float64 { return float64(len(text)) / float64(d.Nanoseconds()) }
+func rate(text []byte, d time.Duration) float64 { return 1e3 * float64(len(text)) / float64(d.Nanoseconds()) }
 
 // pass sends a text through a new filter.
 func pass(s *redact.Set, text []byte) (time.Duration, error) {
