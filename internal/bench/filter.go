@@ -67,7 +67,9 @@ func filter(rounds int) error {
 	return hits(text)
 }
 
-func rate(text []byte, d time.Duration) float64 { return 1e3 * float64(len(text)) / float64(d.Nanoseconds()) }
+func rate(text []byte, d time.Duration) float64 {
+	return 1e3 * float64(len(text)) / float64(d.Nanoseconds())
+}
 
 // pass sends a text through a new filter.
 func pass(s *redact.Set, text []byte) (time.Duration, error) {
