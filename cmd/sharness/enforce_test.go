@@ -43,6 +43,8 @@ func TestEnforce(t *testing.T) {
 		Files: files, WorkdirRoot: root, RequireExplicitExec: true,
 		Setup: func(e *testscript.Env) error {
 			// The scripts run the built sharness and not the test binary's: its helpers lie beside it.
+			own, _, _ := strings.Cut(e.Getenv("PATH"), ":")
+			e.Setenv("CONTAINED", filepath.Join(own, "contained"))
 			e.Setenv("PATH", filepath.Dir(builtSharness(t))+":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
 			e.Setenv("SUDO_UID", "")
 			// Names the script's sessions, and with them all that one can leave on a host.

@@ -9,7 +9,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"sharness": main})
+	testscript.Main(m, map[string]func(){"sharness": main, "contained": contained})
 }
 
 // TestManifest runs testdata/manifest*.txtar.
