@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,7 +71,8 @@ func FuzzFilter(f *testing.F) {
 			fl.Write(text[i:])
 			fl.Close()
 			passed(t, s, string(text), string(out))
-			if !late && which == RulesNone && whole != string(out) {
+			// Of values that overlap, the cut may decide which gives the name.
+			if !late && which == RulesNone && !slices.Equal(splitMarks(s, whole), splitMarks(s, string(out))) {
 				t.Fatalf("cut at %d: %q, whole: %q", i, out, whole)
 			}
 			for _, piece := range splitMarks(s, string(out)) {
