@@ -90,7 +90,7 @@ func TestJobsAreBounded(t *testing.T) {
 	s := start(t, Config{Jobs: 1, JobLog: 1000}, inProcess)
 	id := s.job("printf '%04999d\\n' 7; touch begun; sleep 1000")
 	eventually(t, "the job runs", func() bool { _, err := os.Stat(filepath.Join(s.dir, "begun")); return err == nil })
-	if _, errs, ws := s.output("--background", "-c", "true"); ws.ExitStatus() != 2 || !strings.Contains(errs, "1 jobs run already") {
+	if _, errs, ws := s.output("--background", "-c", "true"); ws.ExitStatus() != 2 || !strings.Contains(errs, "as many jobs run as there may be, 1;") {
 		t.Errorf("one too many: %q %v", errs, ws)
 	}
 	out, errs, _ := s.output("--job-log", id)

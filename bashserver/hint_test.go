@@ -2,6 +2,7 @@ package bashserver
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/sharness/sharness/bashserver/wire"
@@ -49,6 +50,26 @@ func TestRoutedCommandThatFailsAtALimitExitsTwo(t *testing.T) {
 	}
 	if _, _, ws := s.output("-c", "exit 137"); ws.ExitStatus() != 137 {
 		t.Errorf("not routed: got %v, want 137", ws)
+	}
+}
+
+// Time that is over is told by SIGTERM, which a program may take for a reason to end well.
+func TestCommandOutOfTimeHasNotSucceeded(t *testing.T) {
+	s := start(t, Config{Routes: []string{"/bin/sh"}}, inProcess, func(s *supervisor) { s.limits = wire.LimitTimeout })
+	c := s.dial(t)
+	s.request(t, c, "/bin/sh", "exit 0", nullFDs(t)...)
+	f, err := wire.ReadFrame(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kind, value, err := wire.DecodeExit(f); err != nil || kind != wire.KindStatus || value != 2 {
+		t.Errorf("routed: got kind %d, %d, %v; want status 2", kind, value, err)
+	}
+	if _, _, ws := s.output("-c", "exit 0"); !ws.Signaled() || ws.Signal() != syscall.SIGTERM {
+		t.Errorf("not routed: got %v, want SIGTERM", ws)
+	}
+	if _, _, ws := s.output("-c", "exit 3"); ws.ExitStatus() != 3 {
+		t.Errorf("with a status of its own: got %v", ws)
 	}
 }
 

@@ -312,6 +312,11 @@ func (j *job) finish(r wire.Record) (wire.Frame, error) {
 	if r.A > uint64(wire.KindSignal) || r.B > 255 {
 		r.A, r.B = uint64(wire.KindStatus), 255
 	}
+	if j.limits&wire.LimitTimeout != 0 && !failed(r) {
+		// It was told to end, and ended well: what it had to do, it has not done. A hook that is cut off must not pass for one
+		// that agrees.
+		r.A, r.B = uint64(wire.KindSignal), uint64(unix.SIGTERM)
+	}
 	for _, h := range j.hints(r) {
 		j.note(hints[h])
 	}
