@@ -39,8 +39,8 @@ const commandTime = manifest.Timeout(4 * time.Second)
 
 // newSite plants. The folder is not below /tmp or /var/tmp: a domain may write there, and a Landlock rule reaches what is
 // mounted below.
-func newSite(limits manifest.Limits) (s *site, err error) {
-	s = &site{lock: -1, held: -1, limits: limits}
+func newSite(limits manifest.Limits) (_ *site, err error) {
+	s := &site{lock: -1, held: -1, limits: limits}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())

@@ -153,7 +153,17 @@ func (p *Planted) files() error {
 // victim starts the bait process.
 func (p *Planted) victim() error {
 	sock := filepath.Join(p.config.Dir, "own", "victim.sock")
-	cmd := exec.Command(p.config.Probe, "victim")
+	// A copy: the probe may lie in a home that the bait's user cannot enter.
+	program := filepath.Join(p.config.Dir, filepath.Base(p.config.Probe))
+	data, err := os.ReadFile(p.config.Probe)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(program, data, 0o755); err != nil {
+		return err
+	}
+	p.closing(func() error { return os.Remove(program) })
+	cmd := exec.Command(program, "victim")
 	cmd.Env = []string{"SHARNESS_BAIT_SOCKET=" + sock, "SHARNESS_BAIT_TOKEN=" + p.Bait.SecretValue}
 	cmd.Dir = "/"
 	cmd.Stderr = os.Stderr

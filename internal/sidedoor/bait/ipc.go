@@ -29,7 +29,11 @@ func (p *Planted) ipc() error {
 	if err != nil {
 		return err
 	}
-	fd, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(name)), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o644, 0, 0, 0)
+	// struct mq_attr of mq_open(2): flags, the most messages, their size, messages. A small one, because what a killed run
+	// leaves counts against its user's RLIMIT_MSGQUEUE until the next boot.
+	attr := [8]int64{0, 1, 64, 0}
+	fd, _, errno := unix.Syscall6(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(name)), unix.O_RDWR|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o644,
+		uintptr(unsafe.Pointer(&attr)), 0, 0)
 	if errno != 0 {
 		return fmt.Errorf("mq_open: %w", errno)
 	}
