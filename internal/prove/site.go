@@ -67,6 +67,17 @@ func newSite(limits manifest.Limits) (_ *site, err error) {
 	if err := os.Chmod(s.base, 0o755); err != nil {
 		return nil, err
 	}
+	// Copies: sharness may lie in a home that the user of the controls cannot enter.
+	for _, program := range []*string{&s.static, &s.dynamic} {
+		if *program == "" {
+			continue
+		}
+		to := filepath.Join(s.base, filepath.Base(*program))
+		if err := copyFile(*program, to, 0); err != nil {
+			return nil, err
+		}
+		*program = to
+	}
 	s.workspace, s.state = filepath.Join(s.base, "ws"), filepath.Join(s.base, "state")
 	const user = launcher.BaitUID
 	if err := bait.Repository(s.workspace, user, user); err != nil {
@@ -204,7 +215,7 @@ func copyFile(from, to string, owner int) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(os.WriteFile(to, data, 0o755), os.Lchown(to, owner, owner))
+	return errors.Join(os.WriteFile(to, data, 0o755), os.Chmod(to, 0o755), os.Lchown(to, owner, owner)) // whatever the umask
 }
 
 // snapshot tells the name, mode, owner and content of everything in the workspace.
