@@ -27,7 +27,7 @@ deps:
 generate:
 	$(GO) generate ./bpf
 
-build: bin/sharness bin/sharness-bash bin/sharness-probe-dynamic $(STATIC:%=bin/%)
+build: bin/sharness bin/sharness-bash bin/sharness-box bin/sharness-probe-dynamic $(STATIC:%=bin/%)
 
 # The go command knows best whether anything has changed.
 .PHONY: bin/sharness bin/sharness-probe-dynamic $(STATIC:%=bin/%)
@@ -40,13 +40,16 @@ bin/sharness-probe-dynamic:
 bin/sharness-bash: cmd/sharness-bash/client.c $(wildcard cmd/sharness-bash/*.h)
 	@mkdir -p bin
 	$(CC) $(CLIENT) -o $@ $<
+bin/sharness-box: cmd/sharness-box/box.c $(wildcard cmd/sharness-box/*.h) cmd/sharness-bash/sys.h
+	@mkdir -p bin
+	$(CC) $(CLIENT) -o $@ $<
 
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/libexec/sharness $(DESTDIR)$(PREFIX)/share/man/man1 \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions \
 	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 	install -m 0755 bin/sharness $(DESTDIR)$(PREFIX)/bin/
-	install -m 0755 bin/sharness-bash bin/sharness-init bin/sharness-bashd bin/sharness-relay bin/sharness-agent bin/sharness-watch \
+	install -m 0755 bin/sharness-bash bin/sharness-box bin/sharness-init bin/sharness-bashd bin/sharness-relay bin/sharness-agent bin/sharness-watch \
 	    bin/sharness-probe bin/sharness-probe-dynamic \
 	    $(DESTDIR)$(PREFIX)/libexec/sharness/
 	bin/sharness docs man $(DESTDIR)$(PREFIX)/share/man/man1

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sharness/sharness/bashserver/redact"
+	"github.com/sharness/sharness/internal/lean"
 )
 
 // Config is everything bashd is told, as JSON in a memfd. Zero values of the limits mean the defaults.
@@ -40,6 +41,8 @@ type Config struct {
 
 	LandlockABI int    `json:"landlock_abi"`
 	Seccomp     []byte `json:"seccomp"`
+
+	lull *lean.Lull // nil: memory is kept
 }
 
 // Env says which of a client's variables reach a command.

@@ -192,7 +192,7 @@ func (j *job) wait() (wire.Frame, error) {
 				for _, sig := range early {
 					j.signal(sig)
 				}
-			case m.Type == wire.RecRefused && !started:
+			case m.Type == wire.RecRefused: // maybe after RecStarted: the target could not be executed
 				return wire.Frame{}, j.refused(wire.Reason(m.A))
 			case m.Type == wire.RecEnded && started:
 				return j.finish(m.Record)
@@ -409,6 +409,11 @@ func (j *job) endInput() {
 
 // refused turns the supervisor's reason into words.
 func (j *job) refused(why wire.Reason) error {
+	j.ended.Store(true)
+	if j.tty != nil {
+		j.tty.restore()
+		j.tty = nil
+	}
 	text := "the sandbox could not be made"
 	switch why {
 	case wire.ReasonBusy:

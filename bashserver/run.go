@@ -5,6 +5,7 @@ import (
 	"runtime/debug"
 
 	"github.com/sharness/sharness/internal/confine"
+	"github.com/sharness/sharness/internal/lean"
 )
 
 // Descriptors that the supervisor starts bashd with.
@@ -21,6 +22,7 @@ const heapGoal = 192 << 20
 // Run is bashd: it reads its config, gives up every privilege, and serves until the supervisor ends the session.
 func Run() error {
 	debug.SetMemoryLimit(heapGoal)
+	program := lean.Mapped()
 	f := os.NewFile(ConfigFD, "config")
 	cfg, err := ReadConfig(f)
 	if err != nil {
@@ -32,6 +34,7 @@ func Run() error {
 	if err := confineSelf(cfg); err != nil {
 		return err
 	}
+	cfg.lull = lean.NewLull(program)
 	return Serve(os.NewFile(ControlFD, "control"), os.NewFile(EventsFD, "events"), cfg)
 }
 

@@ -119,6 +119,9 @@ func (s *Server) accept(id uint64, fd int) error {
 	full := len(s.conns) >= s.cfg.MaxConns || s.peers[c.peer] >= s.cfg.MaxConnsPerPeer
 	if !full {
 		s.conns[id] = c
+		if s.cfg.lull != nil {
+			s.cfg.lull.End()
+		}
 		s.peers[c.peer]++
 	}
 	s.mu.Unlock()
@@ -137,6 +140,9 @@ func (s *Server) forget(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c.id)
+	if len(s.conns) == 0 && s.cfg.lull != nil {
+		s.cfg.lull.Begin()
+	}
 	if s.peers[c.peer]--; s.peers[c.peer] == 0 {
 		delete(s.peers, c.peer)
 	}

@@ -40,7 +40,7 @@ func (r *run) attend(plan *stage.Plan, v *view) (int, error) {
 		return 0, err
 	}
 	mark := r.replaced.now()
-	dom, err := r.sp.startDomain(plan, v, std, nil, r.group, r.netns)
+	dom, err := r.sp.startDomain(plan, v, std, r.group, r.netns)
 	if err != nil {
 		return 0, err
 	}

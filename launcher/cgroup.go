@@ -12,9 +12,7 @@ import (
 	"time"
 
 	"github.com/containerd/cgroups/v3"
-	"github.com/containerd/cgroups/v3/cgroup1"
 	"github.com/containerd/cgroups/v3/cgroup2"
-	"github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,13 +35,13 @@ type cgroupLimits struct {
 type cgroup struct {
 	path  string // below cgroupMount and the hierarchy: /sharness/ID/NAME
 	v2    *cgroup2.Manager
-	v1    cgroup1.Cgroup
 	dirs  []string // the folders, one per hierarchy
 	tasks []string // v1: the tasks files a thread writes itself into
 
 	unified string // the folder in the unified hierarchy; empty where there is none
 
 	joined *cgroup // see cgroupLimits.joins
+	memory bool    // it has the memory controller, on v1 in dirs[1]
 
 	retired *retired // who removes it some time after its end; nil: delete does
 }
@@ -86,7 +84,7 @@ func newCgroup2(path string, lim cgroupLimits) (*cgroup, error) {
 			return nil, errors.Join(fmt.Errorf("cgroup %s: swap: %w", path, err), m.Delete())
 		}
 	}
-	return &cgroup{path: path, v2: m, dirs: []string{dir}, unified: dir}, nil
+	return &cgroup{path: path, memory: true, v2: m, dirs: []string{dir}, unified: dir}, nil
 }
 
 // requireControllers reads back what was set: a controller that is not there would leave a limit open in silence.
@@ -114,31 +112,35 @@ func requireControllers(dir string, lim cgroupLimits) error {
 	return nil
 }
 
+// newCgroup1 makes the folders and writes the limits itself: this is on the path of every command, and a library that may
+// take any controller looks for all of them first.
 func newCgroup1(path string, lim cgroupLimits) (*cgroup, error) {
-	res := &specs.LinuxResources{}
-	if lim.pids > 0 {
-		n := int64(lim.pids)
-		res.Pids = &specs.LinuxPids{Limit: &n}
+	c := &cgroup{path: path, memory: true}
+	fail := func(err error) (*cgroup, error) {
+		return nil, errors.Join(fmt.Errorf("cgroup %s: %w", path, err), c.delete())
 	}
-	if lim.memory > 0 {
-		n := int64(lim.memory)
-		res.Memory = &specs.LinuxMemory{Limit: &n}
-		if _, err := os.Stat(filepath.Join(cgroupMount, "memory", "memory.memsw.limit_in_bytes")); err == nil {
-			res.Memory.Swap = &n
-		}
-	}
-	hierarchy := func() ([]cgroup1.Subsystem, error) {
-		return []cgroup1.Subsystem{cgroup1.NewPids(cgroupMount), cgroup1.NewMemory(cgroupMount)}, nil
-	}
-	g, err := cgroup1.New(cgroup1.StaticPath(path), res, cgroup1.WithHierarchy(hierarchy))
-	if err != nil {
-		return nil, fmt.Errorf("cgroup %s: %w", path, err)
-	}
-	c := &cgroup{path: path, v1: g}
 	for _, h := range []string{"pids", "memory"} {
 		dir := filepath.Join(cgroupMount, h, path)
+		if err := makeGroup(dir); err != nil {
+			return fail(err)
+		}
 		c.dirs = append(c.dirs, dir)
 		c.tasks = append(c.tasks, filepath.Join(dir, "tasks"))
+	}
+	if lim.pids > 0 {
+		if err := writeNumber(filepath.Join(c.dirs[0], "pids.max"), uint64(lim.pids)); err != nil {
+			return fail(err)
+		}
+	}
+	if lim.memory > 0 {
+		if err := writeNumber(filepath.Join(c.dirs[1], "memory.limit_in_bytes"), lim.memory); err != nil {
+			return fail(err)
+		}
+		// With swap, which the file counts too. It is missing where swap is not accounted.
+		err := writeNumber(filepath.Join(c.dirs[1], "memory.memsw.limit_in_bytes"), lim.memory)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fail(err)
+		}
 	}
 	if err := limitTCP1(c.dirs[1], lim.memory); err != nil {
 		return nil, errors.Join(fmt.Errorf("cgroup %s: %w", path, err), c.delete())
@@ -162,6 +164,48 @@ func newCgroup1(path string, lim cgroupLimits) (*cgroup, error) {
 		c.tasks = append(c.tasks, c.joined.tasks...)
 	}
 	return c, nil
+}
+
+// makeGroup makes the folder of a group, and those above it where they are missing.
+func makeGroup(dir string) error {
+	err := unix.Mkdir(dir, 0o755)
+	if errors.Is(err, unix.ENOENT) {
+		if err = os.MkdirAll(filepath.Dir(dir), 0o755); err == nil {
+			err = unix.Mkdir(dir, 0o755)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("make %s: %w", dir, err)
+	}
+	return nil
+}
+
+// writeNumber writes to a file of a group, which takes what it is given or refuses it.
+func writeNumber(path string, n uint64) error {
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	defer unix.Close(fd)
+	if _, err := unix.Write(fd, strconv.AppendUint(nil, n, 10)); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// readGroup reads a small file of a group.
+func readGroup(path string) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, 4096)
+	n, err := unix.Read(fd, buf)
+	if err != nil {
+		return nil, err
+	}
+	return buf[:n], nil
 }
 
 // limitTCP1 bounds the buffers of TCP sockets, which v1 counts apart from memory.limit_in_bytes, and does not count at all
@@ -207,6 +251,26 @@ func (c *cgroup) with(fn func(cgroupFD int) error) error {
 		}
 	}
 	return errors.Join(fn(fd), restore(home))
+}
+
+// open opens what a process needs to be born in the group, or to enter it: the tasks files on v1, and the folder in the
+// unified hierarchy where there is one.
+func (c *cgroup) open() (files []*os.File, err error) {
+	for _, t := range c.tasks {
+		f, err := os.OpenFile(t, os.O_WRONLY, 0)
+		if err != nil {
+			return files, fmt.Errorf("cgroup %s: %w", c.path, err)
+		}
+		files = append(files, f)
+	}
+	if c.unified == "" {
+		return files, nil
+	}
+	d, err := os.Open(c.unified)
+	if err != nil {
+		return files, fmt.Errorf("cgroup %s: %w", c.path, err)
+	}
+	return append(files, d), nil
 }
 
 // threadGroups returns the tasks files of the calling thread's groups in the v1 hierarchies of those that it is about to enter.
@@ -273,7 +337,7 @@ func (c *cgroup) hits() (pids, memory bool) {
 
 // counter reads one "NAME VALUE" line; a file that is not there counts nothing.
 func counter(path, name string) uint64 {
-	data, err := os.ReadFile(path)
+	data, err := readGroup(path)
 	if err != nil {
 		return 0
 	}
@@ -289,6 +353,10 @@ func counter(path, name string) uint64 {
 // kill ends every member. On v1, where no cgroup.kill exists, the caller has ended pid 1 of the namespace already, and
 // with it everything inside; what is listed is signalled until nothing is.
 func (c *cgroup) kill() error {
+	// Asked first: most groups are empty by now, and to list members is dear.
+	if n, err := readGroup(filepath.Join(c.dirs[0], "pids.current")); err == nil && string(n) == "0\n" {
+		return nil
+	}
 	if c.v2 != nil {
 		if _, err := os.Stat(c.dirs[0]); errors.Is(err, os.ErrNotExist) {
 			return nil // removed already
@@ -299,16 +367,17 @@ func (c *cgroup) kill() error {
 		return nil
 	}
 	for range 200 {
-		procs, err := c.v1.Processes(cgroup1.Pids, true)
+		procs, err := os.ReadFile(filepath.Join(c.dirs[0], "cgroup.procs"))
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENODEV) || err == nil && len(procs) == 0 {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("cgroup %s: list processes: %w", c.path, err)
 		}
-		for _, p := range procs {
-			if p.Pid > 0 && p.Pid != os.Getpid() {
-				_ = unix.Kill(p.Pid, unix.SIGKILL)
+		for _, line := range strings.Fields(string(procs)) {
+			// A process of another pid namespace is listed as 0.
+			if pid, err := strconv.Atoi(line); err == nil && pid > 0 && pid != os.Getpid() {
+				_ = unix.Kill(pid, unix.SIGKILL)
 			}
 		}
 		time.Sleep(5 * time.Millisecond)

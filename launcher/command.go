@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,7 +9,6 @@ import (
 	"strconv"
 
 	"github.com/sharness/sharness/launcher/host"
-	"github.com/sharness/sharness/launcher/protect"
 	"github.com/sharness/sharness/launcher/stage"
 	"golang.org/x/sys/unix"
 )
@@ -21,9 +21,9 @@ var commandEtc = []string{
 	"maven/logging", "maven/m2.conf", "mke2fs.conf", "php", "profile.d", "R/ldpaths", "R/Makeconf", "R/Renviron", "R/repositories", "ruby", "rpc", "skel", "texmf",
 }
 
-// commandView builds what one command sees: system trees with their programs, the workspace, and of the state only what
-// is shared. The slot's uid is a stranger to every other command, to the orchestrator and to the server.
-func (s *Session) commandView(uid int) (*view, error) {
+// sharedView builds what all commands see: system trees with their programs, and the folders that each has for itself.
+// Which id a command has, and what lies in the user's own folders, is not of it.
+func (s *Session) sharedView() (*view, error) {
 	m, v := s.Manifest, &view{}
 	ok := false
 	defer func() {
@@ -31,7 +31,7 @@ func (s *Session) commandView(uid int) (*view, error) {
 			v.close()
 		}
 	}()
-	v.identity(uid, viewHome, viewBash, nil)
+	v.identity(stage.IDMark, viewHome, viewBash, nil)
 	// The client is a shell in the orchestrator's view; a command that starts it by that path gets the shell itself.
 	v.links = append(v.links, stage.Link{Path: viewClient, Target: viewBash})
 	if err := v.trees(m.Sandbox.Read, attrBase|unix.MOUNT_ATTR_RDONLY, accessTree); err != nil {
@@ -49,14 +49,25 @@ func (s *Session) commandView(uid int) (*view, error) {
 			return nil, err
 		}
 	}
-	if err := v.devices(tmpfsData(uint64(m.Sandbox.Tmp), "1777", -1)); err != nil {
+	tmp := func(mode string) string { return tmpfsData(uint64(m.Sandbox.Tmp), mode, -1) }
+	if err := v.devices(tmp("1777")); err != nil {
 		return nil, err
 	}
 	const access = accessWrite | unix.LANDLOCK_ACCESS_FS_EXECUTE
 	for _, dir := range []string{"/tmp", "/var/tmp"} {
-		v.private(s, dir, tmpfsData(uint64(m.Sandbox.Tmp), "1777", -1), attrBase, access)
+		v.private(s, dir, tmp("1777"), attrBase, access)
 	}
-	v.private(s, viewHome, tmpfsData(uint64(m.Sandbox.Tmp), "0700", uid), attrBase, access)
+	v.private(s, viewHome, tmp("0700"), attrBase, access)
+	v.allow("/", unix.LANDLOCK_ACCESS_FS_READ_DIR)
+	v.allow("/run/sharness", accessRead)
+	ok = true
+	return v, nil
+}
+
+// ownView builds what a command sees of the user's folders, mapped to its id: the workspace, and of the state only what
+// is shared. The slot's uid is a stranger to every other command, to the orchestrator and to the server.
+func (s *Session) ownView(uid int) (*view, error) {
+	v := &view{}
 	ns, err := s.idmapFor(uid)
 	if err != nil {
 		return nil, err
@@ -68,11 +79,9 @@ func (s *Session) commandView(uid int) (*view, error) {
 	v.attach(mnt, s.Workspace.Name(), false)
 	v.allow(s.Workspace.Name(), accessShared|unix.LANDLOCK_ACCESS_FS_EXECUTE)
 	if err := s.shareState(v, ns); err != nil {
+		v.close()
 		return nil, err
 	}
-	v.allow("/", unix.LANDLOCK_ACCESS_FS_READ_DIR)
-	v.allow("/run/sharness", accessRead)
-	ok = true
 	return v, nil
 }
 
@@ -218,29 +227,38 @@ func (sl *slots) take() (int, bool) {
 
 func (sl *slots) free(n int) { sl.used[n] = false }
 
-// commandPlan is the plan of one command.
-func (s *Session) commandPlan(v *view, set *protect.Set, uid int, probe bool) *stage.Plan {
+// commandPlan is the plan of all commands of a session. The views' descriptors are passed by the first.
+func (s *Session) commandPlan(v, own *view) *stage.Plan {
+	files, slots := []stage.File{}, []stage.File{}
+	for _, f := range v.files {
+		if bytes.Contains(f.Content, []byte(stage.IDMark)) {
+			slots = append(slots, f)
+		} else {
+			files = append(files, f)
+		}
+	}
+	v.rules = append(v.rules, own.rules...)
 	p := &stage.Plan{
-		Kind:     stage.KindCommand,
 		Hostname: viewHostname,
-		Mounts:   v.mounts, Files: v.files, Links: v.links,
-		Protected: s.protected(set, true),
-		Sysctls:   s.sysctls(), MaskProc: maskedProc, ReadProc: readOnlyProc,
-		UID: uint32(uid), GID: uint32(uid),
-		Rlimits: s.commandRlimits(),
-		Outer:   s.outer(),
+		Mounts:   v.mounts, Files: files, Links: v.links, Slots: slots, Owned: []string{viewHome},
+		Sysctls: s.sysctls(), MaskProc: maskedProc, ReadProc: readOnlyProc,
+		Rlimits: s.commandRlimits(), OOMScore: firstVictim,
+		Outer: s.outer(),
 		// Ports are not bounded in a namespace that holds nothing but loopback.
 		Landlock: s.landlockOf(confineLayer(v)),
 		Seccomp:  s.commandFilter,
 		CwdBelow: []string{s.Workspace.Name()},
+		Stdio:    [3]int{stage.StdioNull, stage.StdioNull, stage.StdioNull},
 	}
-	if probe {
-		p.Probe = s.commandChecks()
+	for _, m := range own.mounts {
+		if m.FD > 0 {
+			p.Late = append(p.Late, stage.Mount{Target: m.Target, FD: v.pass(dup(own.file(m)))})
+		}
 	}
 	return p
 }
 
-// commandChecks is the self-probe of the first command of a session: the plan of the others differs in ids alone.
+// commandChecks is the self-probe that comes before the first command of a session: the others differ in ids alone.
 func (s *Session) commandChecks() []stage.Check {
 	var checks []stage.Check
 	if s.Decision.Landlock.Scoped {

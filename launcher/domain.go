@@ -18,7 +18,7 @@ type domain struct {
 	pid    int
 	cgroup *cgroup
 	status *os.File
-	stderr *lastWords
+	stderr *lastWords // nil for a sandbox, which has none
 
 	master *os.File // the pty, when the plan has one
 
@@ -34,9 +34,8 @@ type stdio struct {
 }
 
 // startDomain starts the stage with a plan and waits until the target runs. The view's descriptors are closed.
-func (sp *spawner) startDomain(p *stage.Plan, v *view, std stdio, request *os.File, cg *cgroup, netns *os.File) (*domain, error) {
+func (sp *spawner) startDomain(p *stage.Plan, v *view, std stdio, cg *cgroup, netns *os.File) (*domain, error) {
 	defer v.close()
-	p.Request = -1
 	for i, f := range std.files {
 		switch {
 		case f != nil:
@@ -46,9 +45,6 @@ func (sp *spawner) startDomain(p *stage.Plan, v *view, std stdio, request *os.Fi
 		default:
 			p.Stdio[i] = stage.StdioNull
 		}
-	}
-	if request != nil {
-		p.Request = v.pass(dup(request))
 	}
 	for _, f := range v.fds {
 		if f == nil {
@@ -70,17 +66,12 @@ func (sp *spawner) startDomain(p *stage.Plan, v *view, std stdio, request *os.Fi
 	}
 	defer theirs.Close()
 	d := &domain{cgroup: cg, status: ours, reaped: make(chan struct{})}
-	if err := d.spawn(sp, planFD, theirs, v.fds, netns, p.Kind == stage.KindCommand); err != nil {
-		if d.pid != 0 {
-			d.kill()
-			<-d.reaped
-			d.stderr.close()
-		}
+	if err := d.spawn(sp, planFD, theirs, v.fds, netns); err != nil {
 		ours.Close()
 		return nil, fmt.Errorf("start domain: %w", err)
 	}
 	theirs.Close()
-	if err := d.awaitRunning(std.dress); err != nil {
+	if err := d.await(stage.MsgRunning, std.dress); err != nil {
 		d.end()
 		return nil, err
 	}
@@ -96,7 +87,7 @@ func dup(f *os.File) *os.File {
 	return os.NewFile(uintptr(fd), f.Name())
 }
 
-func (d *domain) spawn(sp *spawner, planFD int, status *os.File, fds []*os.File, netns *os.File, first bool) error {
+func (d *domain) spawn(sp *spawner, planFD int, status *os.File, fds []*os.File, netns *os.File) error {
 	path, err := Helper("sharness-init")
 	if err != nil {
 		return err
@@ -139,14 +130,11 @@ func (d *domain) spawn(sp *spawner, planFD int, status *os.File, fds []*os.File,
 					return fmt.Errorf("start %s: %w", path, err)
 				}
 				d.pid = pid
-				if first {
-					err = offer(pid)
-				}
 				go func() {
 					_, _ = wait4(pid)
 					close(d.reaped)
 				}()
-				return err
+				return nil
 			})
 		})
 	})
@@ -156,10 +144,26 @@ func (d *domain) spawn(sp *spawner, planFD int, status *os.File, fds []*os.File,
 // before it has garbage worth collecting. The target's environment is the plan's.
 var stageEnv = []string{"GOMAXPROCS=1", "GOGC=off"}
 
-// awaitRunning reads the stage's reports until the target runs.
-func (d *domain) awaitRunning(dress func(master int) error) error {
+// receive reads one message of a status socket, by the poller where the descriptor is not a blocking one.
+func receive(f *os.File) (m stage.Message, fd int, err error) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return m, -1, err
+	}
+	rerr := raw.Read(func(s uintptr) bool {
+		m, fd, err = stage.Receive(int(s))
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	if rerr != nil {
+		return m, -1, rerr
+	}
+	return m, fd, err
+}
+
+// await reads the stage's reports until the one that is waited for.
+func (d *domain) await(what stage.MessageType, dress func(master int) error) error {
 	for {
-		m, fd, err := stage.Receive(int(d.status.Fd()))
+		m, fd, err := receive(d.status)
 		switch {
 		case errors.Is(err, io.EOF):
 			d.kill()
@@ -177,7 +181,7 @@ func (d *domain) awaitRunning(dress func(master int) error) error {
 			d.tell(stage.Message{Type: stage.MsgDressed})
 		case m.Type == stage.MsgError:
 			return fmt.Errorf("stage: %s", m.Text)
-		case m.Type == stage.MsgRunning:
+		case m.Type == what:
 			return nil
 		default:
 			return fmt.Errorf("stage: unexpected message %d", m.Type)
@@ -191,11 +195,12 @@ type exit struct {
 	status  int
 	signal  int
 	left    bool // others ran on, and end with it
+	told    bool // pid 1 said so; that of a sandbox does when nobody else is left in its namespace
 }
 
 // next waits for the target to stop or to end.
 func (d *domain) next() exit {
-	m, fd, err := stage.Receive(int(d.status.Fd()))
+	m, fd, err := receive(d.status)
 	if fd >= 0 {
 		unix.Close(fd)
 	}
@@ -207,9 +212,9 @@ func (d *domain) next() exit {
 	case err == nil && m.Type == stage.MsgStopped:
 		return exit{stopped: int(m.A)}
 	case err == nil && m.Type == stage.MsgExited && m.A == 0:
-		return exit{status: int(m.B & 0xff)}
+		return exit{status: int(m.B & 0xff), told: true}
 	case err == nil && m.Type == stage.MsgExited:
-		return exit{signal: int(m.B & 0x7f)}
+		return exit{signal: int(m.B & 0x7f), told: true}
 	}
 	// Pid 1 was killed, or said what it cannot say: the namespace is dead, or is ended now.
 	d.kill()
@@ -231,8 +236,12 @@ func (d *domain) resume(foreground bool) {
 func (d *domain) tell(m stage.Message) {
 	d.sending.Lock()
 	defer d.sending.Unlock()
+	raw, err := d.status.SyscallConn()
+	if err != nil {
+		return
+	}
 	// A domain that has ended needs no signal any more.
-	_ = stage.Send(int(d.status.Fd()), m, -1)
+	_ = raw.Write(func(s uintptr) bool { return !errors.Is(stage.Send(int(s), m, -1), unix.EAGAIN) })
 }
 
 // kill ends pid 1 and with it everything in its namespace. The process is a child of ours that is reaped in one place
@@ -250,7 +259,9 @@ func (d *domain) end() error {
 	d.kill()
 	<-d.reaped
 	d.status.Close()
-	d.stderr.close()
+	if d.stderr != nil {
+		d.stderr.close()
+	}
 	if d.master != nil {
 		d.master.Close()
 	}
@@ -297,6 +308,9 @@ func newLastWords() (*lastWords, *os.File, error) {
 
 // suffix is ": " and the words on one line, or nothing.
 func (l *lastWords) suffix() string {
+	if l == nil {
+		return ""
+	}
 	<-l.done
 	l.mu.Lock()
 	defer l.mu.Unlock()

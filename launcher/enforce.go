@@ -22,6 +22,7 @@ import (
 	"github.com/sharness/sharness/bashserver/wire"
 	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/event/sink"
+	"github.com/sharness/sharness/internal/lean"
 	"github.com/sharness/sharness/internal/sidedoor"
 	"github.com/sharness/sharness/launcher/filter"
 	"github.com/sharness/sharness/launcher/protect"
@@ -326,6 +327,8 @@ func (r *run) startServer(orchestrator bool) error {
 	r.server = &server{s: r.s, sp: r.sp, set: r.set, events: r.events, listen: listen, admit: admit, replaced: &r.replaced, again: r.protectAgain, budget: r.budget,
 		open: map[uint64]*wire.RecordConn{}, running: map[uint64]*runningCommand{}, hinted: map[wire.Hint]time.Time{}}
 	r.server.changed.L = &r.server.mu
+	r.server.boxes = newSandboxes(r.server)
+	r.server.lull = lean.NewLull(lean.Mapped())
 	r.serving.Store(r.server)
 	if r.s.Manifest.Sandbox.Network == manifest.NetworkSession {
 		if r.server.netns, _, err = newNetNS(nil); err != nil {

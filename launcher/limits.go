@@ -1,9 +1,7 @@
 package launcher
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -149,7 +147,7 @@ func (c *cgroup) outOfMemory() (own, above bool) {
 }
 
 func readNumber(path string) (n uint64, err error) {
-	data, err := os.ReadFile(path)
+	data, err := readGroup(path)
 	if err == nil {
 		_, err = fmt.Sscan(string(data), &n)
 	}
@@ -219,11 +217,3 @@ func (sp spaces) close() {
 // else, the server and the orchestrator not before the last of them (proc(5)). A process without CAP_SYS_RESOURCE cannot lower
 // what one with it has set.
 const firstVictim = "900"
-
-// offer makes a domain the first that the kernel ends for want of memory. It comes before the stage has forked.
-func offer(pid int) error {
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid), []byte(firstVictim), 0); err != nil && !errors.Is(err, unix.ESRCH) {
-		return fmt.Errorf("oom_score_adj of a command: %w", err)
-	}
-	return nil
-}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/sharness/sharness/internal/confine"
@@ -28,7 +29,7 @@ func (s *Session) orchestratorView(hosts []hostEntry) (*view, error) {
 			v.close()
 		}
 	}()
-	v.identity(s.UID, s.home(), m.Shell, hosts)
+	v.identity(strconv.Itoa(s.UID), s.home(), m.Shell, hosts)
 	trees, attr, access := s.systemTrees()
 	if err := v.trees(trees, attr, access); err != nil {
 		return nil, err
@@ -190,8 +191,8 @@ func (s *Session) statePath(rel string) (string, error) {
 
 // protected is what of the workspace a view must not change (protect.Mounts). Entries may be missing in the view of a
 // later command, never in the orchestrator's.
-func (s *Session) protected(set *protect.Set, absent bool) *stage.Protected {
-	p := &stage.Protected{Root: s.Workspace.Name(), Absent: absent}
+func (s *Session) protected(set *protect.Set) *stage.Protected {
+	p := &stage.Protected{Root: s.Workspace.Name()}
 	for _, m := range protect.Mounts(set, "") {
 		p.Entries = append(p.Entries, stage.ProtectedEntry{Rel: []byte(m.Rel), ReadOnly: m.ReadOnly, Kind: m.Kind})
 	}

@@ -117,10 +117,9 @@ func (s *Session) orchestratorPlan(v *view, set *protect.Set, argv, env []string
 		}
 	}
 	return &stage.Plan{
-		Kind:     stage.KindOrchestrator,
 		Hostname: viewHostname,
 		Mounts:   v.mounts, Files: v.files, Links: v.links,
-		Protected: s.protected(set, false),
+		Protected: s.protected(set),
 		Sysctls:   s.sysctls(), MaskProc: maskedProc, ReadProc: readOnlyProc,
 		UID: uint32(s.UID), GID: uint32(s.UID),
 		Rlimits:  rlimits(),

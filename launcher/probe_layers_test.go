@@ -76,9 +76,19 @@ func TestSelfProbeRefusesACommandThatLacksALayer(t *testing.T) {
 	x := newLayersSite(t, "sharness-probe")
 	for _, l := range x.everyPlan() {
 		t.Run(l.name, func(t *testing.T) {
-			p, v := x.command("echo the command ran")
-			p.Probe = append(p.Probe, x.unasked()...)
-			x.wantRefused(t, l, p, v, "the command ran")
+			p, v, own := x.command()
+			l.without(p, v)
+			var ns *os.File
+			if l.hostNet {
+				ns = x.outside
+			}
+			boxes, b := x.sandboxes(p, v, own, ns)
+			err := boxes.tryDoors(b, append(x.s.commandChecks(), x.unasked()...))
+			out := ""
+			if err == nil {
+				out, err = x.runCommand(boxes, b, "echo the command ran")
+			}
+			x.wantHeld(t, l, out, err, "the command ran")
 		})
 	}
 }
@@ -91,6 +101,11 @@ func (x *layersSite) wantRefused(t *testing.T, l lacking, p *stage.Plan, v *view
 		ns = x.outside
 	}
 	out, err := x.start(p, v, ns)
+	x.wantHeld(t, l, out, err, says)
+}
+
+func (x *layersSite) wantHeld(t *testing.T, l lacking, out string, err error, says string) {
+	t.Helper()
 	switch {
 	case l.want == "" && (err != nil || !strings.Contains(out, says)):
 		t.Errorf("want it to run, got %v\n%.300s", err, out)

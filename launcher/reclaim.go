@@ -106,8 +106,8 @@ func (r *retired) finish() error {
 // What could not be reclaimed in time, or is in use elsewhere, leaves one such group; nothing is wrong with it, so that is
 // no error. The kernel documents memory.reclaim in admin-guide/cgroup-v2, memory.force_empty in cgroup-v1/memory.
 func (c *cgroup) reclaim() {
-	if c.v1 == nil && c.v2 == nil {
-		return // of newShare: without memory
+	if !c.memory {
+		return // of newShare
 	}
 	file, amount := "memory.force_empty", []byte("0")
 	dir := c.dirs[0]

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"sync"
 	"time"
 
 	"github.com/sharness/sharness/bashserver/wire"
 	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/event/sink"
+	"github.com/sharness/sharness/internal/lean"
 	"github.com/sharness/sharness/launcher/protect"
 	"github.com/sharness/sharness/manifest"
 	"golang.org/x/sys/unix"
@@ -33,17 +33,19 @@ type server struct {
 	netns *os.File // of all commands, when the manifest says network: session
 
 	budget  *budget
-	retired retired // groups of commands that have ended
+	boxes   *sandboxes
+	lull    *lean.Lull // nil: memory is kept
+	retired retired    // groups of commands that have ended
 
 	mu      sync.Mutex
 	changed sync.Cond        // of bashd, open and closed; its lock is mu. Nothing that can wait for a process is done under mu
 	bashd   *wire.RecordConn // nil while it is being started again
 	nextID  uint64
 	nextCmd uint64
+	nextBox uint64
 	open    map[uint64]*wire.RecordConn // connections, and the bashd that holds each
 	running map[uint64]*runningCommand
 	hinted  map[wire.Hint]time.Time // when each was sent last
-	probed  bool
 	closed  bool
 	busy    sync.WaitGroup // the acceptor and the commands
 }
@@ -328,9 +330,12 @@ func (sv *server) handle(rc *wire.RecordConn, rec wire.Record, fds []int) error 
 		}
 		c = &runningCommand{job: job, hints: map[wire.Hint]bool{}, signals: make(chan int, maxSignals)}
 		sv.running[rec.ID] = c
-		sv.nextCmd++
+		if sv.lull != nil {
+			sv.lull.End()
+		}
 		sv.busy.Add(1)
 		taken = true
+		sv.nextCmd++
 		go sv.run(rc, rec, sv.nextCmd, c, files)
 	case wire.RecSignal:
 		if c != nil {
@@ -366,38 +371,47 @@ func (sv *server) run(rc *wire.RecordConn, rec wire.Record, number uint64, c *ru
 	defer func() {
 		sv.mu.Lock()
 		delete(sv.running, rec.ID)
+		if len(sv.running) == 0 && sv.lull != nil {
+			sv.lull.Begin()
+		}
 		sv.mu.Unlock()
 	}()
-	slot, uid, ok := sv.takeSlot()
-	if !ok {
-		closeFiles(files)
-		_ = rc.Send(wire.Record{Type: wire.RecRefused, ID: rec.ID, A: uint64(wire.ReasonBusy)})
-		return
-	}
-	defer sv.freeSlot(slot)
 	mark := sv.replaced.now()
-	dom, err := sv.start(slot, uid, number, files, rec.B)
+	// bashd is told before the target runs: it makes itself ready meanwhile, and not when the first output waits. That of a job
+	// lets its client go, which ought to hear of a folder outside.
+	started := func(sb *sandbox) error {
+		r := wire.Record{Type: wire.RecStarted, ID: rec.ID, A: number}
+		if sb.master != nil {
+			return rc.Send(r, int(sb.master.Fd()))
+		}
+		return rc.Send(r)
+	}
+	first := started
+	if c.job {
+		first = func(*sandbox) error { return nil }
+	}
+	dom, err := sv.start(files, rec.B, first)
 	closeFiles(files)
 	if err != nil {
 		sv.events.Send(event.Event{Type: event.StartRefused, Command: &event.Command{ID: number}, Detail: "sandbox: " + err.Error()})
 		reason := wire.ReasonInternal
-		if errors.Is(err, errCwd) {
+		switch {
+		case errors.Is(err, errCwd):
 			reason = wire.ReasonCwd
+		case errors.Is(err, errNoSlot):
+			reason = wire.ReasonBusy
 		}
 		_ = rc.Send(wire.Record{Type: wire.RecRefused, ID: rec.ID, A: uint64(reason)})
 		return
 	}
-	started := wire.Record{Type: wire.RecStarted, ID: rec.ID, A: number}
-	if dom.master != nil {
-		err = rc.Send(started, int(dom.master.Fd()))
-	} else {
-		err = rc.Send(started)
+	if c.job {
+		err = started(dom)
 	}
-	c.adopt(dom)
+	c.adopt(dom.domain)
 	before, held := sv.meter(dom.cgroup), openSpaces(dom.pid)
 	defer held.close()
 	for _, i := range sv.replaced.since(mark) {
-		sv.again(dom, i)
+		sv.again(dom.domain, i)
 	}
 	if err != nil {
 		c.kill(wire.ReasonShutdown)
@@ -409,27 +423,34 @@ func (sv *server) run(rc *wire.RecordConn, rec wire.Record, number uint64, c *ru
 			dom.signal(sig)
 		}
 	}()
-	x := sv.watch(dom, c, sv.timeFor(rec.A))
+	sv.boxes.fill()
+	x := sv.watch(dom.domain, c, sv.timeFor(rec.A))
 	if x.left && !c.job {
 		sv.tellLeft(rc, rec.ID)
 	}
 	c.end()
 	<-told // a signal that waits for pid 1 goes with it
-	end := wire.Record{Type: wire.RecEnded, ID: rec.ID, B: uint64(x.status), C: sv.limits(dom, c, x, before, held)}
+	end := wire.Record{Type: wire.RecEnded, ID: rec.ID, B: uint64(x.status), C: sv.limits(dom.domain, c, x, before, held)}
 	if x.signal != 0 {
 		end.A, end.B = 1, uint64(x.signal)
 	}
-	if err := dom.end(); err != nil {
-		sv.events.Send(event.Event{Type: event.CommandEnd, Command: &event.Command{ID: number}, Detail: "teardown: " + err.Error()})
+	if !x.told {
+		<-dom.reaped // the kernel ends what is left in the namespace, pid 1 last
 	}
 	_ = rc.Send(end)
+	if err := sv.boxes.end(dom); err != nil {
+		sv.events.Send(event.Event{Type: event.CommandEnd, Command: &event.Command{ID: number}, Detail: "teardown: " + err.Error()})
+	}
 }
 
-func (sv *server) takeSlot() (slot, uid int, ok bool) {
+// takeSlot gives a sandbox a number for its group, and an id that no other has.
+func (sv *server) takeSlot() (number uint64, slot, uid int, ok bool) {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
-	slot, ok = sv.s.slots.take()
-	return slot, slotUID(sv.s.UID, slot), ok
+	if slot, ok = sv.s.slots.take(); ok {
+		sv.nextBox++
+	}
+	return sv.nextBox, slot, slotUID(sv.s.UID, slot), ok
 }
 
 func (sv *server) freeSlot(slot int) {
@@ -438,55 +459,39 @@ func (sv *server) freeSlot(slot int) {
 	sv.s.slots.free(slot)
 }
 
-// stagePids is what pid 1 of a sandbox and its threads take of the pids limit, so that the manifest's number is the
-// command's own.
-const stagePids = 24
+// stagePids is what pid 1 of a sandbox takes of the pids limit, so that the manifest's number is the command's own.
+const stagePids = 1
 
-// start builds one sandbox.
-func (sv *server) start(slot, uid int, number uint64, files []*os.File, size uint64) (*domain, error) {
-	lim, err := sv.limitsFor(slot)
-	if err != nil {
-		return nil, err
-	}
-	cg, err := newCgroup(sv.budget.group.path+"/command-"+strconv.FormatUint(number, 10), lim)
-	if err != nil {
-		return nil, err
-	}
-	cg.retired = &sv.retired
-	dom, err := sv.startIn(cg, uid, files, size)
-	if err != nil {
-		return nil, errors.Join(err, cg.kill(), cg.delete())
-	}
-	return dom, nil
-}
+// maxTries bounds the sandboxes that one command may find ended before it has begun.
+const maxTries = 3
 
-func (sv *server) startIn(cg *cgroup, uid int, files []*os.File, size uint64) (*domain, error) {
-	v, err := sv.s.commandView(uid)
-	if err != nil {
-		return nil, err
-	}
-	sv.mu.Lock()
-	probe := !sv.probed
-	sv.mu.Unlock()
-	p := sv.s.commandPlan(v, sv.set, uid, probe)
-	var std stdio
-	if p.Terminal = len(files) == 1; p.Terminal {
-		p.Front, std.terminal = true, [3]bool{true, true, true}
-		std.dress = func(master int) error {
+// start runs a command in a sandbox. first is called when there is one that is about to run it; its error ends what runs.
+func (sv *server) start(files []*os.File, size uint64, first func(*sandbox) error) (*sandbox, error) {
+	var dress func(master int) error
+	if len(files) == 1 {
+		dress = func(master int) error {
 			// Rows and columns of the client's terminal; a command may ask for them at once.
 			return unix.IoctlSetWinsize(master, unix.TIOCSWINSZ, &unix.Winsize{Row: uint16(size), Col: uint16(size >> 16)})
 		}
-	} else {
-		copy(std.files[:], files[1:])
 	}
-	dom, err := sv.sp.startDomain(p, v, std, files[0], cg, sv.netns)
-	if err != nil {
-		return nil, asCwd(err)
+	for try := 1; ; try++ {
+		sb, err := sv.boxes.take(dress)
+		if err != nil {
+			return nil, err
+		}
+		if try == 1 {
+			err = first(sb)
+		}
+		if err == nil {
+			err = sv.boxes.run(sb, files)
+		}
+		if err == nil {
+			return sb, nil
+		}
+		if err = errors.Join(err, sv.boxes.end(sb)); try == maxTries || dress != nil || !sv.boxes.retry(sb, err) {
+			return nil, asCwd(err)
+		}
 	}
-	sv.mu.Lock()
-	sv.probed = true
-	sv.mu.Unlock()
-	return dom, nil
 }
 
 // watch waits for the end of a command, and ends it when its time is over. A command that is stopped stays so until it
@@ -597,6 +602,9 @@ func (sv *server) close() error {
 	case <-time.After(closeTime):
 		// A process that cannot be killed sits in the kernel, say in a file system that does not answer.
 		return fmt.Errorf("bash-server: commands did not end within %s of being killed", closeTime)
+	}
+	if sv.boxes != nil {
+		sv.boxes.close()
 	}
 	if sv.netns != nil {
 		sv.netns.Close()

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sharness/sharness/bashserver/wire"
 	"github.com/sharness/sharness/internal/kerneltest"
 	"github.com/sharness/sharness/launcher/pin"
 	"github.com/sharness/sharness/launcher/protect"
@@ -44,7 +45,7 @@ var helpersBeside = sync.OnceValue(func() error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"sharness-init", "sharness-bash"} {
+	for _, name := range []string{"sharness-init", "sharness-bash", "sharness-box"} {
 		if err := copyProgram(name, filepath.Join(filepath.Dir(self), name)); err != nil {
 			return err
 		}
@@ -171,17 +172,68 @@ func (x *layersSite) orchestrator(args ...string) (*stage.Plan, *view) {
 	return p, v
 }
 
-// command is the plan of a command, with its self-probe.
-func (x *layersSite) command(script string) (*stage.Plan, *view) {
+// command is the plan of all commands, and the folders of the user's that go with it.
+func (x *layersSite) command() (p *stage.Plan, v, own *view) {
 	x.t.Helper()
-	v, err := x.s.commandView(layersUID)
+	v, err := x.s.sharedView()
 	if err != nil {
 		x.t.Fatal(err)
 	}
-	p := x.s.commandPlan(v, &protect.Set{}, layersUID, true)
-	x.sameUID(p)
-	p.Path, p.Argv, p.Env, p.Cwd = viewBash, []string{"bash", "-c", script}, []string{"PATH=/usr/bin:/bin"}, x.ws
-	return p, v
+	if own, err = x.s.ownView(slotUID(x.s.UID, 0)); err != nil {
+		x.t.Fatal(err)
+	}
+	return x.s.commandPlan(v, own), v, own
+}
+
+// sandboxes makes sandboxes from such a plan. netns nil is one of its own for each.
+func (x *layersSite) sandboxes(p *stage.Plan, v, own *view, netns *os.File) (*sandboxes, *box) {
+	x.t.Helper()
+	sv := &server{s: x.s, sp: x.sp, set: &protect.Set{}, netns: netns}
+	boxes := newSandboxes(sv)
+	boxes.group = func(int, uint64) (*cgroup, error) {
+		x.groups++
+		return newCgroup(x.group(strconv.Itoa(x.groups)), cgroupLimits{pids: 512})
+	}
+	late := attached(own)
+	own.close()
+	b, err := x.sp.startBox(p, v)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	b.late = late
+	boxes.box = b
+	x.t.Cleanup(boxes.close)
+	return boxes, b
+}
+
+// runCommand runs a script in a sandbox of its own and returns what it printed.
+func (x *layersSite) runCommand(boxes *sandboxes, b *box, script string) (string, error) {
+	x.t.Helper()
+	request, err := wire.SealCommand(wire.Command{Path: viewBash, Argv: []string{"bash", "-c", script}, Env: []string{"PATH=/usr/bin:/bin"}, Cwd: x.ws})
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	defer request.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	sb, err := boxes.prepare(b, nil, nil)
+	if err != nil {
+		return "", err
+	}
+	err = boxes.run(sb, []*os.File{request, w, w, w})
+	w.Close()
+	if err != nil {
+		return "", errors.Join(err, boxes.end(sb))
+	}
+	timer := time.AfterFunc(time.Minute, sb.kill)
+	out, err := io.ReadAll(r)
+	timer.Stop()
+	sb.next()
+	return string(out), errors.Join(err, boxes.end(sb))
 }
 
 // sameUID leaves out the one check that no domain here could pass: the files it works on are its own.
@@ -202,7 +254,7 @@ func (x *layersSite) start(p *stage.Plan, v *view, netns *os.File) (string, erro
 		x.t.Fatal(err)
 	}
 	defer r.Close()
-	d, err := x.sp.startDomain(p, v, stdio{files: [3]*os.File{nil, w, w}}, nil, cg, netns)
+	d, err := x.sp.startDomain(p, v, stdio{files: [3]*os.File{nil, w, w}}, cg, netns)
 	w.Close()
 	if err != nil {
 		return "", errors.Join(err, cg.kill(), cg.delete())

@@ -50,6 +50,9 @@ func (v *view) attach(f *os.File, target string, isFile bool) {
 	v.mounts = append(v.mounts, stage.Mount{Target: target, FD: v.pass(f), IsFile: isFile})
 }
 
+// file is the descriptor of a mount.
+func (v *view) file(m stage.Mount) *os.File { return v.fds[m.FD-stage.FirstFD] }
+
 func (v *view) allow(path string, access uint64) {
 	v.rules = append(v.rules, confine.PathRule{Path: path, Access: access})
 }
@@ -134,12 +137,12 @@ func (v *view) etc() error {
 }
 
 // identity adds the generated files that say who and where the domain is.
-func (v *view) identity(id int, home, shell string, hosts []hostEntry) {
+func (v *view) identity(id, home, shell string, hosts []hostEntry) {
 	add := func(path, content string) {
 		v.files = append(v.files, stage.File{Path: path, Content: []byte(content), Mode: 0o644})
 	}
-	add("/etc/passwd", fmt.Sprintf("root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nagent:x:%d:%d:agent:%s:%s\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n", id, id, home, shell))
-	add("/etc/group", fmt.Sprintf("root:x:0:\ntty:x:5:\nagent:x:%d:\nnogroup:x:65534:\n", id))
+	add("/etc/passwd", fmt.Sprintf("root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nagent:x:%s:%s:agent:%s:%s\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n", id, id, home, shell))
+	add("/etc/group", fmt.Sprintf("root:x:0:\ntty:x:5:\nagent:x:%s:\nnogroup:x:65534:\n", id))
 	add("/etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files\nservices: files\nprotocols: files\n")
 	add("/etc/resolv.conf", "# no resolver: what may be reached is in /etc/hosts\n")
 	add("/etc/hostname", viewHostname+"\n")

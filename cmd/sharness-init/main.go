@@ -13,6 +13,10 @@ func main() {
 	switch {
 	case len(os.Args) == 2 && os.Args[1] == "enter":
 		os.Exit(stage.Enter())
+	case len(os.Args) == 2 && os.Args[1] == "box":
+		os.Exit(stage.Box())
+	case len(os.Args) == 3 && os.Args[1] == "probe":
+		os.Exit(stage.Probe(os.Args[2]))
 	case len(os.Args) == 2 && os.Args[1] == "hold":
 		stage.Hold()
 		return

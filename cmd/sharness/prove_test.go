@@ -26,7 +26,7 @@ func broken(t *testing.T) string {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"sharness-bash", "sharness-init", "sharness-bashd", "sharness-relay", "sharness-agent", "sharness-watch", "sharness-probe"} {
+	for _, name := range []string{"sharness-bash", "sharness-box", "sharness-init", "sharness-bashd", "sharness-relay", "sharness-agent", "sharness-watch", "sharness-probe"} {
 		data, err := os.ReadFile(helper(t, name))
 		if err != nil {
 			t.Fatal(err)

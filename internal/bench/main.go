@@ -1,8 +1,9 @@
 // Command bench measures what sharness adds to a start and to a command, beside a bare process and bubblewrap, in one
 // interleaved run: every round takes one sample of each row in a random order, after a rest, as agents send commands one
-// by one. Then it measures what tracing costs, how many denials it takes in, and how soon one is in the log. It prints
-// medians and p95 and asserts nothing: times are of the machine they are measured on, only the ratios of one run are worth
-// comparing. It does not measure what runs inside. The output filter is measured by itself.
+// by one. Then it measures what tracing costs, how many denials it takes in, and how soon one is in the log; and of commands
+// how many a second there can be, what they notice inside, and what memory they take. It prints medians and p95 and
+// asserts nothing: times are of the machine they are measured on, only the ratios of one run are worth comparing. The output filter is measured
+// by itself.
 package main
 
 import (
@@ -82,6 +83,9 @@ func run(only string, rounds int, rest time.Duration) (err error) {
 	if only == "" || only == "command" {
 		g, err := h.command(bwrap)
 		if err != nil {
+			return err
+		}
+		if err := errors.Join(h.memory(g), g.load(), g.inside()); err != nil {
 			return err
 		}
 		return g.measure(rounds, rest)

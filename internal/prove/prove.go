@@ -98,7 +98,7 @@ func Run(o Options) (status int, err error) {
 
 // decide asks the host before anything is made.
 func (p *proof) decide() error {
-	for _, name := range []string{"sharness-probe", "sharness-init", "sharness-agent"} {
+	for _, name := range []string{"sharness-probe", "sharness-init", "sharness-box", "sharness-agent"} {
 		if _, err := launcher.Helper(name); err != nil {
 			return &MissingError{err}
 		}

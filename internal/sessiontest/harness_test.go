@@ -59,7 +59,7 @@ type site struct {
 func newSite(t *testing.T, edit func(*manifest.Manifest)) *site {
 	t.Helper()
 	kerneltest.RequireRoot(t)
-	for _, p := range []string{"sharness", "sharness-bash", "sharness-init", "sharness-bashd", "sharness-relay", "sharness-agent", "sharness-watch"} {
+	for _, p := range []string{"sharness", "sharness-bash", "sharness-box", "sharness-init", "sharness-bashd", "sharness-relay", "sharness-agent", "sharness-watch"} {
 		program(t, p)
 	}
 	kerneltest.NoLeaks(t)

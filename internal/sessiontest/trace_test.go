@@ -95,8 +95,8 @@ func groups(t testing.TB, id string) []string {
 	return found
 }
 
-// commandGroups are the groups of a session's commands, and those of them that have a process. An empty one stays for a
-// few seconds, so that its memory is given back first.
+// commandGroups are the groups of a session's commands, and those of them that have a process other than those that wait
+// for a command. An empty one stays for a few seconds, so that its memory is given back first.
 func commandGroups(t testing.TB, id string) (all, busy []string) {
 	t.Helper()
 	for _, g := range groups(t, id) {
@@ -104,7 +104,11 @@ func commandGroups(t testing.TB, id string) (all, busy []string) {
 			continue
 		}
 		all = append(all, g)
-		if members, err := os.ReadFile(filepath.Join(g, "cgroup.procs")); err == nil && len(members) > 0 {
+		members, _ := os.ReadFile(filepath.Join(g, "cgroup.procs")) // it may be gone
+		if slices.ContainsFunc(strings.Fields(string(members)), func(pid string) bool {
+			comm, err := os.ReadFile("/proc/" + pid + "/comm")
+			return err == nil && string(comm) != "sharness-box\n"
+		}) {
 			busy = append(busy, g)
 		}
 	}

@@ -32,11 +32,11 @@ var Rooms = []Room{
 	{Path: "bashserver/wire"},
 	{Path: "bashserver/redact", Pure: true},
 	{Path: "bashserver/redact/rules"},
-	{Path: "bashserver", Ours: []string{"bashserver/redact", "bashserver/wire", "manifest", "event", "internal/confine"}},
+	{Path: "bashserver", Ours: []string{"bashserver/redact", "bashserver/wire", "manifest", "event", "internal/confine", "internal/lean"}},
 
 	{Path: "launcher", Ours: []string{"manifest", "event", "event/sink", "bashserver/wire", "bashserver", "launcher/filter",
 		"launcher/host", "launcher/pin", "launcher/protect", "launcher/relay", "launcher/resolve", "launcher/stage", "launcher/tty",
-		"internal/confine", "internal/sidedoor"},
+		"internal/confine", "internal/lean", "internal/sidedoor"},
 		// What it hands to the bash-server. The supervisor must not contain the face itself.
 		Borrows: map[string][]string{"bashserver": {"Config", "Env", "Secret"}}},
 	{Path: "launcher/filter", Ours: []string{"manifest"}, C: true},
@@ -46,12 +46,13 @@ var Rooms = []Room{
 	{Path: "launcher/protect", Ours: []string{"manifest", "event"}},
 	{Path: "launcher/relay", Ours: []string{"manifest", "event", "internal/confine"}},
 	{Path: "launcher/tty"},
-	{Path: "launcher/stage", Ours: []string{"bashserver/wire", "launcher/protect", "internal/confine"},
+	{Path: "launcher/stage", Ours: []string{"launcher/protect", "internal/confine"},
 		// How a protected path is bound; which paths are protected is decided before, by the launcher.
 		Borrows: map[string][]string{"launcher/protect": {"Attach", "Mount", "Kind"}}},
 
 	{Path: "internal/confine"},
 	{Path: "internal/kernels"},
+	{Path: "internal/lean"},
 	{Path: "internal/kerneltest"},
 	{Path: "internal/sidedoor", Pure: true},
 	{Path: "internal/sidedoor/probe"},

@@ -82,7 +82,6 @@ func TestBrokenPlanComesHomeAsOneSentence(t *testing.T) {
 		{"unknown limit", func(w *world) { w.plan.Rlimits = []Rlimit{{Resource: 99}} }, []string{"rlimit 99", "invalid argument"}},
 
 		{"stream that is not open", func(w *world) { w.plan.Stdio[1] = 900 }, []string{"start second stage", "bad file descriptor"}},
-		{"request that is not open", func(w *world) { w.plan.Request = 900 }, []string{"start second stage", "bad file descriptor"}},
 		{"terminal without devpts", func(w *world) {
 			w.plan.Terminal = true
 			w.plan.Mounts = w.plan.Mounts[:len(w.plan.Mounts)-1]
@@ -116,9 +115,6 @@ func TestBrokenPlanComesHomeAsOneSentence(t *testing.T) {
 		{"program without a rule", func(w *world) { w.plan.Path = "/etc/hosts" }, []string{"exec /etc/hosts: permission denied"}},
 		{"folder as program", func(w *world) { w.plan.Path = "/usr" }, []string{"exec /usr: permission denied"}},
 		{"no program", func(w *world) { w.plan.Path = "" }, []string{"exec : no such file"}},
-
-		{"garbage for a request", func(w *world) { w.plan.Request = w.pass(os.NewFile(uintptr(memfd(t, []byte("garbage"))), "request")) }, []string{"request: "}},
-		{"request that is no memfd", func(w *world) { w.plan.Request = w.pass(nullFile(t)) }, []string{"request: "}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.name == "path rules without file rights" {

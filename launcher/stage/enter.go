@@ -8,7 +8,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/sharness/sharness/bashserver/wire"
 	"github.com/sharness/sharness/internal/confine"
 	"golang.org/x/sys/unix"
 )
@@ -18,7 +17,6 @@ const (
 	enterPlanFD    = 3
 	enterReportFD  = 4
 	enterReleaseFD = 5
-	enterRequestFD = 6
 )
 
 // Enter is the child of pid 1: it gives up everything, proves it, and executes the target. It returns only on failure.
@@ -64,31 +62,14 @@ func enter(p *Plan) error {
 			return err
 		}
 	}
-	// Only now a byte that the domain's other side wrote is read.
-	cmd := wire.Command{Path: p.Path, Argv: p.Argv, Env: p.Env, Cwd: p.Cwd}
-	if p.Request >= 0 {
-		var err error
-		if cmd, err = readRequest(enterRequestFD); err != nil {
-			return err
-		}
-	}
-	if err := changeDir(cmd.Cwd, p.CwdBelow); err != nil {
-		return p.named("cwd", cmd.Cwd, err)
+	if err := changeDir(p.Cwd, p.CwdBelow); err != nil {
+		return fmt.Errorf("cwd %s: %w", p.Cwd, err)
 	}
 	if err := resetSignals(); err != nil {
 		return err
 	}
 	// A dumpable target again: exec resets it, as it resets signal handlers.
-	return p.named("exec", cmd.Path, syscall.Exec(cmd.Path, cmd.Argv, cmd.Env))
-}
-
-// named says what failed and on what. A name that came with a request stays out of it: the report is read by the
-// supervisor, which takes no byte from the domain.
-func (p *Plan) named(step, name string, err error) error {
-	if p.Request >= 0 {
-		return fmt.Errorf("%s: %w", step, err)
-	}
-	return fmt.Errorf("%s %s: %w", step, name, err)
+	return fmt.Errorf("exec %s: %w", p.Path, syscall.Exec(p.Path, p.Argv, p.Env))
 }
 
 // waitRelease waits for pid 1's word that it is ready. EOF without it means that pid 1 could not get ready.
@@ -99,25 +80,6 @@ func waitRelease(fd int) error {
 		return fmt.Errorf("pid 1 did not get ready: %w", err)
 	}
 	return nil
-}
-
-// readRequest reads what a command shall execute. The memfd is sealed, so its size is its size.
-func readRequest(fd int) (wire.Command, error) {
-	f := os.NewFile(uintptr(fd), "request")
-	defer f.Close()
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return wire.Command{}, fmt.Errorf("request: %w", err)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, wire.MaxCommand+1))
-	if err != nil {
-		return wire.Command{}, fmt.Errorf("request: %w", err)
-	}
-	cmd, err := wire.DecodeCommand(data)
-	if err != nil {
-		// What is wrong with it quotes it, and so stays here (named).
-		return wire.Command{}, fmt.Errorf("request: %w", wire.ErrProtocol)
-	}
-	return cmd, nil
 }
 
 // changeDir enters the working directory and asks the kernel where it is: the text of a path proves nothing, links in

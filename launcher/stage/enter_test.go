@@ -1,11 +1,9 @@
 package stage
 
 import (
-	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -88,48 +86,6 @@ func TestChangeDirRefusesAFolderThatIsGone(t *testing.T) {
 	}
 	if err := changeDir(".", []string{filepath.Dir(gone)}); err == nil {
 		t.Error("want a folder without a name refused")
-	}
-}
-
-func TestNamesOfARequestStayOutOfReports(t *testing.T) {
-	const name = "/tmp/\x1b[2Jname of the domain's choice"
-	for _, request := range []int{0, 7} {
-		err := (&Plan{Request: request}).named("exec", name, unix.ENOENT)
-		if strings.Contains(err.Error(), "name") || !errors.Is(err, unix.ENOENT) || !strings.HasPrefix(err.Error(), "exec: ") {
-			t.Errorf("request %d: want the step and the errno alone, got %q", request, err)
-		}
-	}
-	if err := (&Plan{Request: -1}).named("exec", "/usr/bin/x", unix.ENOENT); err.Error() != "exec /usr/bin/x: no such file or directory" {
-		t.Errorf("without request: want the name of the plan, got %q", err)
-	}
-}
-
-// The text of an outside error lists the plan's own folders, never what was asked for.
-func TestCwdReportNamesOnlyFoldersOfThePlan(t *testing.T) {
-	home, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.Chdir(home)
-	for _, dir := range []string{"/proc/self/..", "/absent-as-asked"} {
-		err := (&Plan{Request: 6}).named("cwd", dir, changeDir(dir, []string{"/workspace"}))
-		if strings.Contains(err.Error(), "absent-as-asked") || strings.Contains(err.Error(), "self") {
-			t.Errorf("%s: the report repeats what was asked: %q", dir, err)
-		}
-	}
-}
-
-func TestRequestIsReadStrictly(t *testing.T) {
-	// A well-formed memfd whose path is not absolute: bashserver/wire would say so, with the path.
-	relative := binary.LittleEndian.AppendUint32(nil, 0x31434853)
-	const body = "garbage\x00/tmp\x00garbage\x00"
-	for _, n := range []uint32{uint32(16 + len(body)), 1, 0} {
-		relative = binary.LittleEndian.AppendUint32(relative, n)
-	}
-	for name, data := range map[string]string{"empty": "", "garbage": strings.Repeat("garbage\x00", 40), "relative path": string(relative) + body} {
-		if cmd, err := readRequest(memfd(t, []byte(data))); err == nil || !strings.HasPrefix(err.Error(), "request: ") || strings.Contains(err.Error(), "garbage") {
-			t.Errorf("%s: want an error that names the step alone, got %+v, %v", name, cmd, err)
-		}
 	}
 }
 

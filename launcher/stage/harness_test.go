@@ -88,7 +88,7 @@ func newWorld(argv ...string) (*world, error) {
 	abi = min(abi, confine.MaxLandlockABI)
 	const nosuid = unix.MOUNT_ATTR_NOSUID
 	w := &world{plan: &Plan{
-		Kind: KindCommand, Hostname: "stage-test", UID: domainID, GID: domainID,
+		Hostname: "stage-test", UID: domainID, GID: domainID,
 		Files:    []File{{Path: "/etc/hosts", Content: []byte("127.0.0.1 localhost\n"), Mode: 0o644}},
 		Links:    []Link{{"/bin", "usr/bin"}, {"/lib", "usr/lib"}, {"/lib64", "usr/lib64"}, {"/dev/ptmx", "pts/ptmx"}},
 		ReadProc: []string{"/proc/sys"}, MaskProc: []string{"/proc/kcore", "/proc/no-such-file"},
@@ -100,7 +100,7 @@ func newWorld(argv ...string) (*world, error) {
 		Seccomp: [][]byte{allowAll()},
 		Rlimits: []Rlimit{{Resource: unix.RLIMIT_CORE, Soft: 1, Hard: 1}},
 		Path:    argv[0], Argv: argv, Env: []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}, Cwd: "/tmp", CwdBelow: []string{"/tmp"},
-		Request: -1, Stdio: [3]int{StdioNull, StdioNull, StdioNull},
+		Stdio: [3]int{StdioNull, StdioNull, StdioNull},
 	}}
 	if err := errors.Join(w.bind("/usr", "/usr", unix.MOUNT_ATTR_RDONLY|nosuid, 0), w.bind("/dev/null", "/dev/null", nosuid, unix.MOUNT_ATTR_NODEV),
 		w.bind("/dev/tty", "/dev/tty", nosuid, unix.MOUNT_ATTR_NODEV)); err != nil {
@@ -243,9 +243,6 @@ func (d *domain) wait() syscall.WaitStatus {
 func (d *domain) next(want MessageType) Message {
 	d.t.Helper()
 	m, fd, err := Receive(d.status)
-	if err == nil && m.Type == MsgLeft && want == MsgExited {
-		m, fd, err = Receive(d.status)
-	}
 	if fd >= 0 {
 		d.master = os.NewFile(uintptr(fd), "master")
 		d.t.Cleanup(func() { d.master.Close() })

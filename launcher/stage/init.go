@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/sharness/sharness/internal/confine"
 	"golang.org/x/sys/unix"
@@ -76,8 +75,8 @@ func readPlan(fd int) (*Plan, error) {
 
 // descriptors are all that the plan names.
 func (p *Plan) descriptors() []int {
-	fds := append([]int{StatusFD, p.Request}, p.Stdio[:]...)
-	for _, m := range p.Mounts {
+	fds := append([]int{StatusFD, p.Box}, p.Stdio[:]...)
+	for _, m := range slices.Concat(p.Mounts, p.Late) {
 		if m.Fstype == "" && m.Bind == "" {
 			fds = append(fds, m.FD)
 		}
@@ -153,13 +152,9 @@ func start(p *Plan) (*entering, *os.File, error) {
 
 // limit sets a limit. What the host bounds tighter stays so, unless the plan needs exactly its own number.
 func limit(r Rlimit) error {
-	lim := unix.Rlimit{Cur: r.Soft, Max: r.Hard}
-	if !r.Exact {
-		var now unix.Rlimit
-		if err := unix.Getrlimit(r.Resource, &now); err != nil {
-			return fmt.Errorf("rlimit %d: %w", r.Resource, err)
-		}
-		lim = unix.Rlimit{Cur: min(r.Soft, now.Max), Max: min(r.Hard, now.Max)}
+	lim, err := r.within()
+	if err != nil {
+		return err
 	}
 	if err := unix.Setrlimit(r.Resource, &lim); err != nil {
 		return fmt.Errorf("rlimit %d to %d: %w", r.Resource, lim.Max, err)
@@ -167,10 +162,22 @@ func limit(r Rlimit) error {
 	return nil
 }
 
+// within is what of a limit the host allows.
+func (r Rlimit) within() (unix.Rlimit, error) {
+	if r.Exact {
+		return unix.Rlimit{Cur: r.Soft, Max: r.Hard}, nil
+	}
+	var now unix.Rlimit
+	if err := unix.Getrlimit(r.Resource, &now); err != nil {
+		return now, fmt.Errorf("rlimit %d: %w", r.Resource, err)
+	}
+	return unix.Rlimit{Cur: min(r.Soft, now.Max), Max: min(r.Hard, now.Max)}, nil
+}
+
 // openStdio gives the three standard streams of the target, and the terminal itself.
 func openStdio(p *Plan) (out [3]*os.File, terminal *os.File, err error) {
 	if p.Terminal {
-		if terminal, err = openTerminal(p.Kind, p.UID, p.GID); err != nil {
+		if terminal, err = openTerminal(p.UID, p.GID); err != nil {
 			return out, nil, err
 		}
 	}
@@ -221,9 +228,6 @@ func startEnter(p *Plan, stdio [3]*os.File) (*entering, error) {
 	}
 	defer releaseR.Close()
 	files := []uintptr{stdio[0].Fd(), stdio[1].Fd(), stdio[2].Fd(), uintptr(planFD), reportW.Fd(), releaseR.Fd()}
-	if p.Request >= 0 {
-		files = append(files, uintptr(p.Request))
-	}
 	attr := &syscall.ProcAttr{Files: files, Env: os.Environ(), Sys: &syscall.SysProcAttr{Setpgid: true}} // the stage's own
 	if p.Terminal && p.Front {
 		on := slices.Index(p.Stdio[:], StdioTerminal)
@@ -236,9 +240,6 @@ func startEnter(p *Plan, stdio [3]*os.File) (*entering, error) {
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{"sharness-init", "enter"}, attr)
 	if err != nil {
 		return nil, fmt.Errorf("start second stage: %w", err)
-	}
-	if p.Request >= 0 {
-		unix.Close(p.Request)
 	}
 	return &entering{pid: pid, report: report, releasing: release}, nil
 }
@@ -429,38 +430,10 @@ func reap(target int) int {
 
 // exited reports the end of the target.
 func exited(m Message) int {
-	if left() {
-		if err := Send(StatusFD, Message{Type: MsgLeft}, -1); err != nil {
-			return 125
-		}
-	}
 	if err := Send(StatusFD, m, -1); err != nil {
 		return 125
 	}
 	return 0
-}
-
-// Processes that were about to end when the target did, such as those of a <(…), get a moment to do so.
-const (
-	leavingTries = 10
-	leavingPause = 2 * time.Millisecond
-)
-
-// left says whether the target has left others running.
-func left() bool {
-	for n := 0; ; n++ {
-		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
-		switch {
-		case errors.Is(err, unix.EINTR), pid > 0:
-			n-- // ended, or not answered
-		case err != nil: // ECHILD
-			return false
-		case n == leavingTries:
-			return true
-		default:
-			time.Sleep(leavingPause)
-		}
-	}
 }
 
 // signalGroup signals the target's process group. A group that is gone is no news.

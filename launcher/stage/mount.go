@@ -87,9 +87,6 @@ func attach(m Mount) error {
 	case m.Bind != "":
 		var err error
 		fd, err = unix.OpenTree(unix.AT_FDCWD, m.Bind, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_SYMLINK_NOFOLLOW)
-		if m.Absent && errors.Is(err, unix.ENOENT) {
-			return nil
-		}
 		if err != nil {
 			return fmt.Errorf("mount: open_tree %s: %w", m.Bind, err)
 		}
@@ -107,9 +104,6 @@ func attach(m Mount) error {
 	}
 	// The last component is not followed: a link in a tree of the user's must not move the mount elsewhere.
 	err := unix.MoveMount(fd, "", unix.AT_FDCWD, m.Target, unix.MOVE_MOUNT_F_EMPTY_PATH)
-	if m.Absent && errors.Is(err, unix.ENOENT) {
-		return nil
-	}
 	if err != nil {
 		return fmt.Errorf("mount: attach %s: %w", m.Target, err)
 	}
@@ -190,7 +184,7 @@ func protectWorkspace(p *Protected) error {
 	if err != nil {
 		return err
 	}
-	if len(missing) > 0 && !p.Absent {
+	if len(missing) > 0 {
 		return fmt.Errorf("protect: %q was there when the session started and is gone", missing[0])
 	}
 	return nil

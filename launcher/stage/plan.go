@@ -29,7 +29,6 @@ const (
 // Plan is the whole domain of one process tree, written by the launcher and read from a sealed memfd. Descriptors
 // are named by their number in Init.
 type Plan struct {
-	Kind     Kind   `json:"kind"`
 	Hostname string `json:"hostname"`
 
 	Mounts    []Mount    `json:"mounts"` // in order, attached below the new root
@@ -48,25 +47,23 @@ type Plan struct {
 	Seccomp  [][]byte         `json:"seccomp"`  // sock_filter arrays, loaded in this order
 	Probe    []Check          `json:"probe"`    // self-probe; the start is refused when one of them opens
 
-	Path     string   `json:"path"` // what to execve; with Request >= 0 the request says it
+	// Of what sharness-box makes sandboxes from (Box): Mounts with a descriptor are shared by all of them, the others each
+	// sandbox makes; the ids, Probe and all that follows are a sandbox's own and not here.
+	Box      int      `json:"box,omitempty"`       // descriptor of the program
+	Slots    []File   `json:"slots,omitempty"`     // files that differ by id, which stands where the content holds IDMark
+	Owned    []string `json:"owned,omitempty"`     // folders that are given to the id
+	OOMScore string   `json:"oom_score,omitempty"` // of a sandbox (proc(5), oom_score_adj)
+	Late     []Mount  `json:"late,omitempty"`      // what is attached just before a command runs: where, and what its rule is bound to
+
+	Path     string   `json:"path"` // what to execve
 	Argv     []string `json:"argv"`
 	Env      []string `json:"env"`
 	Cwd      string   `json:"cwd"`
 	CwdBelow []string `json:"cwd_below"` // after chdir, getcwd must answer one of these or a path below
-	Request  int      `json:"request"`   // descriptor of the sealed request memfd, read after the drop; -1: none
 	Terminal bool     `json:"terminal"`  // make a pty in the view's own devpts; its master goes home over the status socket
 	Front    bool     `json:"front"`     // the target starts as the foreground group of its terminal; else pid 1's group is
 	Stdio    [3]int   `json:"stdio"`     // descriptors that become 0-2, StdioTerminal or StdioNull
 }
-
-// Kind says whose domain it is.
-type Kind string
-
-// The two kinds of domain.
-const (
-	KindOrchestrator Kind = "orchestrator"
-	KindCommand      Kind = "command"
-)
 
 // Mount is one attachment. Exactly one of FD, Fstype and Bind says what is attached.
 type Mount struct {
@@ -78,7 +75,7 @@ type Mount struct {
 	Set    uint64 `json:"set,omitempty"`    // MOUNT_ATTR_* of Fstype and Bind
 	Clear  uint64 `json:"clear,omitempty"`
 	IsFile bool   `json:"is_file,omitempty"` // the mount point is a file
-	Absent bool   `json:"absent,omitempty"`  // of a Bind: that it is gone by now is no error
+	Absent bool   `json:"absent,omitempty"`  // of a late Bind: that it is gone by now is no error
 }
 
 // Protected are the entries of the workspace that this view must not change. They are bound onto themselves once the
@@ -86,8 +83,6 @@ type Mount struct {
 type Protected struct {
 	Root    string           `json:"root"`
 	Entries []ProtectedEntry `json:"entries"`
-	// Absent entries are no error: the user removed them outside since the session started.
-	Absent bool `json:"absent"`
 }
 
 // ProtectedEntry is a protect.Mount; its path need not be UTF-8.

@@ -76,7 +76,7 @@ func itoa(n int) string {
 }
 
 func TestPlanIsReadWholeFromTheStart(t *testing.T) {
-	want := &Plan{Kind: KindCommand, UID: 7, Request: -1, Stdio: [3]int{StdioNull, 5, StdioTerminal},
+	want := &Plan{UID: 7, Stdio: [3]int{StdioNull, 5, StdioTerminal},
 		Protected: &Protected{Root: "/w", Entries: []ProtectedEntry{{Rel: []byte("a\xff"), ReadOnly: true}}}, Seccomp: [][]byte{{1, 2, 3, 4, 5, 6, 7, 8}}}
 	fd, err := encodePlan(want)
 	if err != nil {
@@ -89,7 +89,7 @@ func TestPlanIsReadWholeFromTheStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.UID != 7 || got.Request != -1 || got.Stdio != want.Stdio || !slices.EqualFunc(got.Seccomp, want.Seccomp, bytes.Equal) {
+	if got.UID != 7 || got.Stdio != want.Stdio || !slices.EqualFunc(got.Seccomp, want.Seccomp, bytes.Equal) {
 		t.Errorf("want %+v, got %+v", want, got)
 	}
 	if got.Protected != nil {

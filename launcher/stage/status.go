@@ -14,12 +14,15 @@ type MessageType uint32
 
 // Pid 1 to supervisor, then supervisor to pid 1.
 const (
-	MsgError    MessageType = 1 // Text says which step failed; pid 1 exits
+	MsgError    MessageType = 1 // Text says which step failed, B the errno where it is not in the text; pid 1 exits
 	MsgTerminal MessageType = 2 // carries the pty master as one descriptor
 	MsgRunning  MessageType = 3 // the target was executed
 	MsgStopped  MessageType = 4 // A: the signal that stopped it
 	MsgExited   MessageType = 5 // A: 0 status, 1 signal; B: the value
-	MsgLeft     MessageType = 6 // before MsgExited: others run on in the namespace, and end with it
+	MsgLeft     MessageType = 6 // of a sandbox, before MsgExited: others run on in the namespace, and end with it
+	MsgReady    MessageType = 7 // of a sandbox: it waits for its order
+	MsgMade     MessageType = 8 // of sharness-box: A: the pid of a sandbox, whose pidfd it carries
+	MsgBegun    MessageType = 9 // of sharness-box: the sandbox has its order
 
 	MsgDressed  MessageType = 18 // the answer to MsgTerminal: the pty has the modes and the size of the user's
 	MsgSignal   MessageType = 16 // A: signal for the target's process group
@@ -119,8 +122,8 @@ func Receive(fd int) (Message, int, error) {
 			m.B = binary.LittleEndian.Uint32(buf[8:])
 			m.Text = string(buf[messageHead:n])
 		}
-		ok := n >= messageHead && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) == 0 && m.Type >= MsgError && m.Type <= MsgLeft &&
-			(m.Type == MsgError || m.Text == "") && (m.Type == MsgTerminal) == (len(extra) == 1) && len(extra) <= 1
+		ok := n >= messageHead && flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) == 0 && m.Type >= MsgError && m.Type <= MsgBegun &&
+			(m.Type == MsgError || m.Text == "") && (m.Type == MsgTerminal || m.Type == MsgMade) == (len(extra) == 1) && len(extra) <= 1
 		if ok && len(extra) == 1 {
 			passed = extra[0]
 		}
@@ -129,6 +132,9 @@ func Receive(fd int) (Message, int, error) {
 				unix.Close(e)
 			}
 			return Message{}, -1, fmt.Errorf("status: message of type %d, %d bytes, %d descriptors is not of the table", m.Type, n, len(extra))
+		}
+		if m.Type == MsgError && m.B != 0 {
+			m.Text += ": " + unix.Errno(m.B).Error()
 		}
 		return m, passed, nil
 	}

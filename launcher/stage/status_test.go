@@ -113,7 +113,7 @@ func TestReceiveRefusesWhatIsNotOfTheTable(t *testing.T) {
 	}{
 		"nothing but a descriptor":     {nil, 1},
 		"type zero":                    {head(0, 0, 0), 0},
-		"unknown type":                 {head(MsgLeft+1, 0, 0), 0},
+		"unknown type":                 {head(MsgBegun+1, 0, 0), 0},
 		"an order":                     {head(MsgSignal, 9, 0), 0},
 		"unknown type with descriptor": {head(77, 0, 0), 1},
 		"a byte too few":               {head(MsgRunning, 0, 0)[:messageHead-1], 0},

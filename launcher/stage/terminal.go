@@ -12,7 +12,7 @@ import (
 //
 // Pid 1 is the session leader and the target gets a process group of its own in that session: a target that led the
 // session itself would be an orphaned group, and the kernel drops its SIGTSTP (setpgid(2), "orphaned process group").
-func openTerminal(kind Kind, uid, gid uint32) (*os.File, error) {
+func openTerminal(uid, gid uint32) (*os.File, error) {
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("terminal: open ptmx: %w", err)
@@ -29,12 +29,6 @@ func openTerminal(kind Kind, uid, gid uint32) (*os.File, error) {
 	slave, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("terminal: open pty: %w", err)
-	}
-	if kind == KindCommand {
-		if err := noSuspend(int(slave.Fd())); err != nil {
-			slave.Close()
-			return nil, err
-		}
 	}
 	if err := slave.Chown(int(uid), int(gid)); err != nil {
 		slave.Close()
@@ -58,18 +52,4 @@ func openTerminal(kind Kind, uid, gid uint32) (*os.File, error) {
 		return nil, err
 	}
 	return slave, nil
-}
-
-// noSuspend takes the suspend character from a command's terminal. Nobody outside could continue what it stops: the
-// client's own terminal is raw meanwhile, and the shell that would say fg does not see the command.
-func noSuspend(fd int) error {
-	t, err := unix.IoctlGetTermios(fd, unix.TCGETS)
-	if err != nil {
-		return fmt.Errorf("terminal: get modes: %w", err)
-	}
-	t.Cc[unix.VSUSP] = 0 // _POSIX_VDISABLE
-	if err := unix.IoctlSetTermios(fd, unix.TCSETS, t); err != nil {
-		return fmt.Errorf("terminal: set modes: %w", err)
-	}
-	return nil
 }

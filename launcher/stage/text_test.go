@@ -15,7 +15,7 @@ func TestPlanCarriesBytesThatAreNotText(t *testing.T) {
 			Mounts: []Mount{{Target: name, Bind: name, Absent: true}}, Links: []Link{{Path: name, Target: "text"}},
 			Files:    []File{{Path: "/etc/\xff", Content: []byte{0, 0xff}}},
 			Landlock: confine.Landlock{Paths: []confine.PathRule{{Path: name, Access: 1}}},
-			Argv:     []string{"a\xff", "", "é"}, Env: []string{"X=\xff"}, CwdBelow: []string{name}, Request: -1,
+			Argv:     []string{"a\xff", "", "é"}, Env: []string{"X=\xff"}, CwdBelow: []string{name},
 			Protected: &Protected{Root: name, Entries: []ProtectedEntry{{Rel: []byte("\xff")}}},
 		}
 	}

@@ -1,0 +1,103 @@
+// Giving up: descriptors, ids, privileges, and the layers that stay.
+#ifndef DROP_H
+#define DROP_H
+
+#include "view.h"
+
+// keep closes every descriptor above 2 but these.
+static long keep(const int *fds, unsigned n)
+{
+	for (unsigned low = 3;;) {
+		unsigned next = ~0U;
+		for (unsigned i = 0; i < n; i++)
+			if (fds[i] >= (int)low && (unsigned)fds[i] < next)
+				next = (unsigned)fds[i];
+		if (next > low)
+			TRY("close_range", "", SYS(close_range, low, next == ~0U ? next : next - 1, 0, 0, 0));
+		if (next == ~0U)
+			return 0;
+		low = next + 1;
+	}
+}
+
+// ruleset makes the layer of the target. It is made for each sandbox, since a rule is bound to the folder and each has
+// some of its own.
+static long ruleset(void)
+{
+	if (!plan->attr_size)
+		return at("", "", -1);
+	long rs = SYS(landlock_create_ruleset, &plan->layer, plan->attr_size, 0, 0, 0);
+	TRY("landlock: create ruleset", "", rs);
+	for (const struct op *o = plan->op; o->code; o = after(o)) {
+		if (o->code != OP_RULE)
+			continue;
+		struct landlock_path p = {o->a, (int32_t)o->b};
+		if ((int64_t)o->b < 0) {
+			long fd = SYS(openat, AT_FDCWD, o->text, O_PATH | O_NOFOLLOW | O_CLOEXEC, 0, 0);
+			TRY("landlock: open ", o->text, fd);
+			p.fd = (int32_t)fd;
+		}
+		TRY("landlock: add rule ", o->text, SYS(landlock_add_rule, rs, LANDLOCK_RULE_PATH_BENEATH, &p, 0, 0));
+	}
+	return rs;
+}
+
+static long restrict_self(long rs, const char *which)
+{
+	return at("landlock: ", which, rs < 0 ? 0 : SYS(landlock_restrict_self, rs, 0, 0, 0, 0));
+}
+
+static long check(const char *what, int ok)
+{
+	return at(what, ": reads back another value", ok ? 0 : -EPROTO);
+}
+
+// bounded gives up what sharness-box does not need itself, and what each sandbox so inherits: it executes nothing, and the
+// bounding set and the securebits are about that.
+static long bounded(void)
+{
+	for (long c = 0; SYS(prctl, PR_CAPBSET_READ, c, 0, 0, 0) >= 0; c++) {
+		TRY("drop bounding set", "", SYS(prctl, PR_CAPBSET_DROP, c, 0, 0, 0));
+		TRY("drop bounding set", "", check("", SYS(prctl, PR_CAPBSET_READ, c, 0, 0, 0) == 0));
+	}
+	TRY("securebits", "", SYS(prctl, PR_SET_SECUREBITS, SECUREBITS, 0, 0, 0));
+	TRY("clear ambient capabilities", "", SYS(prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0));
+	return 0;
+}
+
+// give_up empties ids and privileges, in the order that launcher/stage has, and loads the filters. What follows has to be
+// allowed by them: fork, Landlock, and what the two processes wait with.
+static long give_up(uint32_t id)
+{
+	for (const struct op *o = plan->op; o->code; o = after(o))
+		if (o->code == OP_RLIMIT)
+			TRY("rlimit", "", SYS(prlimit64, 0, o->a, o->text, 0, 0));
+	TRY("securebits", "", check("", SYS(prctl, PR_GET_SECUREBITS, 0, 0, 0, 0) == SECUREBITS));
+	TRY("setgroups", "", SYS(setgroups, 0, 0, 0, 0, 0));
+	TRY("setresgid", "", SYS(setresgid, id, id, id, 0, 0));
+	TRY("setresuid", "", SYS(setresuid, id, id, id, 0, 0));
+	uint32_t u[3], head[2] = {0x20080522, 0}, caps[6] = {0}, any = 0;
+	TRY("getresuid", "", SYS(getresuid, u, u + 1, u + 2, 0, 0));
+	TRY("setresuid", "", check("", u[0] == id && u[1] == id && u[2] == id));
+	TRY("getresgid", "", SYS(getresgid, u, u + 1, u + 2, 0, 0));
+	TRY("setresgid", "", check("", u[0] == id && u[1] == id && u[2] == id && SYS(getgroups, 0, 0, 0, 0, 0) == 0));
+	TRY("capset", "", SYS(capset, head, caps, 0, 0, 0));
+	TRY("capget", "", SYS(capget, head, caps, 0, 0, 0));
+	for (int i = 0; i < 6; i++)
+		any |= caps[i];
+	TRY("capset", "", check("", !any));
+	// setresuid cleared the first and set the second.
+	TRY("pdeathsig", "", SYS(prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0));
+	TRY("dumpable", "", SYS(prctl, PR_SET_DUMPABLE, 0, 0, 0, 0));
+	TRY("no_new_privs", "", SYS(prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
+	TRY("no_new_privs", "", check("", SYS(prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1));
+	TRY("landlock", "", restrict_self(plan->outer, "outer domain"));
+	for (const struct op *o = plan->op; o->code; o = after(o))
+		if (o->code == OP_FILTER) {
+			struct sock_fprog f = {(uint16_t)(o->a / 8), o->text};
+			TRY("seccomp", "", SYS(seccomp, SECCOMP_SET_MODE_FILTER, 0, &f, 0, 0));
+		}
+	return 0;
+}
+
+#endif

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// inside measures what programs notice that run for a while: each row is a script, timed whole by the wall or by the
+// processor time that bash's own times say.
+func (g group) inside() error {
+	if err := g.tree(); err != nil {
+		return err
+	}
+	fmt.Printf("\n%-34s %12s %12s %8s\n", "inside a command", "bare ms", "sharness ms", "x bare")
+	for _, c := range []struct {
+		name, script string
+		cpu          bool
+		rounds       int
+	}{
+		{"300 times /bin/true", "for ((i = 0; i < 300; i++)); do /bin/true; done", false, 5},
+		{"git status, 50,000 files, CPU", "cd tree; git status >/dev/null", true, 5},
+		{"rg, 50,000 files, CPU", "cd tree; ! rg -q never-there", true, 5},
+		{"1 GiB to standard output", "head -c 1G /dev/zero", false, 3},
+	} {
+		bare, ours, err := g.compare(c.script, c.cpu, c.rounds)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		fmt.Printf("%-34s %12.1f %12.1f %8.2f\n", c.name, ms(quantile(bare, 0.5)), ms(quantile(ours, 0.5)), ratio(ours, bare))
+	}
+	return nil
+}
+
+// tree makes the files that rg and git look at.
+func (g group) tree() error {
+	script := `mkdir tree; cd tree; for ((d = 0; d < 500; d++)); do mkdir $d; for ((f = 0; f < 100; f++)); do
+		echo "file $f of folder $d, with a line that is about as long as a hundred bytes, so that there is something" >$d/$f; done; done
+		git init -q; git add .; git -c user.name=b -c user.email=b@example.com commit -qm tree`
+	cmd := exec.Command("/bin/bash", "-ec", script)
+	cmd.Dir, cmd.Env = g.dir, environment
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner, Gid: owner}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("tree of 50,000 files: %w: %s", err, out)
+	}
+	return nil
+}
+
+// compare runs a script as its user would, and in a sandbox, in turn.
+func (g group) compare(script string, cpu bool, rounds int) (bare, ours []time.Duration, err error) {
+	const times = "; TIMEFORMAT=; times >&2"
+	for round := range rounds + 1 {
+		for i, r := range []row{{"bare", []string{"/bin/bash", "-c", script + times}, nil}, g.rows[len(g.rows)-1]} {
+			if i == 1 {
+				r.argv = []string{r.argv[0], "-c", script + times}
+			}
+			d, err := r.timed(g.dir, cpu, i == 0)
+			if err != nil {
+				return nil, nil, err
+			}
+			switch {
+			case round == 0: // warms up
+			case i == 0:
+				bare = append(bare, d)
+			default:
+				ours = append(ours, d)
+			}
+		}
+	}
+	return bare, ours, nil
+}
+
+func (r row) timed(dir string, cpu, asOwner bool) (time.Duration, error) {
+	cmd := exec.Command(r.argv[0], r.argv[1:]...)
+	cmd.Dir, cmd.Env = dir, append(append([]string{}, environment...), r.env...)
+	if asOwner {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner, Gid: owner}}
+	}
+	var words strings.Builder
+	cmd.Stderr = &words
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return 0, err
+	}
+	began := time.Now()
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	buf := make([]byte, 1<<20)
+	for err == nil {
+		_, err = out.Read(buf)
+	}
+	if err := cmd.Wait(); err != nil {
+		return 0, fmt.Errorf("%w: %s", err, strings.TrimSpace(words.String()))
+	}
+	took := time.Since(began)
+	if !cpu {
+		return took, nil
+	}
+	return childTimes(words.String())
+}
+
+// childTimes reads the second line of bash's times: user and system time of what it ran.
+func childTimes(text string) (total time.Duration, err error) {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	for _, field := range strings.Fields(lines[len(lines)-1]) {
+		d, err := time.ParseDuration(field)
+		if err != nil {
+			return 0, fmt.Errorf("times of bash: %q: %w", text, err)
+		}
+		total += d
+	}
+	return total, nil
+}
+
+// memory says what the session's own processes take, and what the kernel takes for a sandbox beyond a plain process.
+func (h *host) memory(g group) error {
+	time.Sleep(time.Second)
+	total := 0
+	pids := []int{h.server.Process.Pid}
+	children, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return err
+	}
+	for _, path := range children {
+		data, _ := os.ReadFile(path) // it may have ended
+		if f := strings.Fields(string(data)); len(f) > 3 && f[1] == "(sharness-bashd)" && f[3] == strconv.Itoa(pids[0]) {
+			pid, _ := strconv.Atoi(f[0])
+			pids = append(pids, pid)
+		}
+	}
+	for _, pid := range pids {
+		kb, err := field(fmt.Sprintf("/proc/%d/status", pid), "VmRSS:")
+		if err != nil {
+			return err
+		}
+		total += kb
+	}
+	fmt.Printf("\nmemory: supervisor and sharness-bashd %.1f MiB resident", float64(total)/1024)
+	bare, err := kernelMemory(row{"bare", []string{"/bin/sleep", "30"}, nil}, g.dir)
+	if err != nil {
+		return err
+	}
+	r := g.rows[len(g.rows)-1]
+	r.argv = []string{r.argv[0], "-c", "exec sleep 30"}
+	ours, err := kernelMemory(r, g.dir)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("; %.2f MiB of the kernel's for a sandbox\n", ours-bare)
+	return nil
+}
+
+// kernelMemory is what the kernel takes for one of many processes, in MiB.
+func kernelMemory(r row, dir string) (float64, error) {
+	const many = 40
+	before, err := kernelNow()
+	if err != nil {
+		return 0, err
+	}
+	var cmds []*exec.Cmd
+	for range many {
+		cmd := exec.Command(r.argv[0], r.argv[1:]...)
+		cmd.Dir, cmd.Env = dir, append(append([]string{}, environment...), r.env...)
+		if err := cmd.Start(); err != nil {
+			return 0, err
+		}
+		cmds = append(cmds, cmd)
+	}
+	time.Sleep(2 * time.Second)
+	now, err := kernelNow()
+	for _, cmd := range cmds {
+		err = errors.Join(err, cmd.Process.Kill())
+		_ = cmd.Wait()
+	}
+	time.Sleep(time.Second)
+	return float64(now-before) / 1024 / many, err
+}
+
+func kernelNow() (kb int, err error) {
+	for _, name := range []string{"Slab:", "KernelStack:", "PageTables:", "Percpu:"} {
+		n, err := field("/proc/meminfo", name)
+		if err != nil {
+			return 0, err
+		}
+		kb += n
+	}
+	return kb, nil
+}
+
+// field reads a line "NAME VALUE kB".
+func field(path, name string) (int, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == name {
+			return strconv.Atoi(f[1])
+		}
+	}
+	return 0, fmt.Errorf("%s: no %s", path, name)
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// load measures what one command after another does not show: rest before a command, and many at once.
+func (g group) load() error {
+	if err := g.rested(); err != nil {
+		return err
+	}
+	fmt.Printf("\n%-20s %9s %9s %9s   commands a second, by how many are in flight\n", g.name, "1", "8", "64")
+	for _, r := range g.rows {
+		var rates []float64
+		for _, flight := range []int{1, 8, 64} {
+			rate, err := r.rate(g.dir, flight, 120+3*flight)
+			if err != nil {
+				return err
+			}
+			rates = append(rates, rate)
+		}
+		fmt.Printf("%-20s %9.0f %9.0f %9.0f\n", r.name, rates[0], rates[1], rates[2])
+	}
+	return nil
+}
+
+// rested compares a command after a rest with one in a burst. A machine at rest is where moving a process between groups
+// waits for a grace period, and where a cold pool shows.
+func (g group) rested() error {
+	const rest, times = 100 * time.Millisecond, 20
+	r := g.rows[len(g.rows)-1]
+	var after, burst []time.Duration
+	for range times {
+		time.Sleep(rest)
+		for i := range 6 {
+			d, err := r.once(g.dir)
+			if err != nil {
+				return err
+			}
+			switch i {
+			case 0:
+				after = append(after, d)
+			case 1, 2: // those that wait have been taken: what follows is the pace of a burst
+			default:
+				burst = append(burst, d)
+			}
+		}
+	}
+	a, b := quantile(after, 0.5), quantile(burst, 0.5)
+	fmt.Printf("\n%s after %v of rest: median %.2f ms, in a burst %.2f ms, ratio %.2f\n", r.name, rest, ms(a), ms(b), float64(a)/float64(b))
+	return nil
+}
+
+// rate is how many commands a second end, with so many in flight.
+func (r row) rate(dir string, flight, count int) (float64, error) {
+	var left atomic.Int64
+	left.Store(int64(count))
+	var wg sync.WaitGroup
+	errs := make([]error, flight)
+	began := time.Now()
+	for i := range flight {
+		wg.Go(func() {
+			for errs[i] == nil && left.Add(-1) >= 0 {
+				_, errs[i] = r.once(dir)
+			}
+		})
+	}
+	wg.Wait()
+	took := time.Since(began)
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return 0, fmt.Errorf("%d in flight: %w", flight, errs[i])
+	}
+	return float64(count) / took.Seconds(), nil
+}

@@ -1,0 +1,66 @@
+// Package lean gives memory back that only the start of a long-lived process needed: free pages of the heap, and pages of
+// its own program, which lie in the page cache anyway and are mapped again when they are used.
+package lean
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Program is where the program of this process is mapped and cannot be written. It is read before a process gives up its
+// view of /proc.
+type Program []struct{ from, to uintptr }
+
+// Mapped reads the mappings of this process's program. Nothing can be said without /proc: then there is nothing to give back.
+func Mapped() Program {
+	self, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return nil
+	}
+	data, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		return nil
+	}
+	var p Program
+	for line := range bytes.Lines(data) {
+		var from, to, offset uintptr
+		var perms, dev, path string
+		var inode uint64
+		// proc(5): what is written to is this process's own and not in the file.
+		n, _ := fmt.Sscanf(string(line), "%x-%x %s %x %s %d %s", &from, &to, &perms, &offset, &dev, &inode, &path)
+		if n == 7 && path == self && len(perms) == 4 && perms[1] == '-' && perms[3] == 'p' {
+			p = append(p, struct{ from, to uintptr }{from, to})
+		}
+	}
+	return p
+}
+
+// Give gives back what can be had again. It stops the world for a moment.
+func (p Program) Give() {
+	debug.FreeOSMemory()
+	for _, m := range p {
+		// An error leaves the pages where they are.
+		_, _, _ = unix.RawSyscall(unix.SYS_MADVISE, m.from, m.to-m.from, unix.MADV_DONTNEED)
+	}
+}
+
+// quiet is how long a process has nothing to do before it gives back. What comes next pays some hundred page faults for
+// it, so that it must not be on the way from one command to the next.
+const quiet = 10 * time.Second
+
+// Lull gives back in the pauses of a process. Its methods may be called by many at once.
+type Lull struct{ timer *time.Timer }
+
+// NewLull is for a process that has nothing to do yet.
+func NewLull(p Program) *Lull { return &Lull{time.AfterFunc(quiet, p.Give)} }
+
+// Begin says that there is nothing to do.
+func (l *Lull) Begin() { l.timer.Reset(quiet) }
+
+// End says that there is something to do.
+func (l *Lull) End() { l.timer.Stop() }
