@@ -87,6 +87,9 @@ func (t *Tracer) load(o Options) error {
 	return nil
 }
 
+// filesRing is the size of the ring for refused calls on files where those are reported: they come faster than others.
+const filesRing = 1 << 20
+
 func configure(spec *ebpf.CollectionSpec, o Options) error {
 	var random [16]byte
 	if _, err := rand.Read(random[:]); err != nil {
@@ -96,6 +99,9 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 	var maps uint32
 	if o.Maps {
 		maps = 1
+	}
+	if o.Files {
+		spec.Maps["denial_file_ring"].MaxEntries = filesRing
 	}
 	return errors.Join(
 		spec.Variables["slots"].Set(uint32(len(o.Cgroups))),
