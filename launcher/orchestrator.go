@@ -389,8 +389,6 @@ func (s *Session) outer() confine.Landlock {
 func (s *Session) environ(caller []string) ([]string, error) {
 	env := map[string]string{
 		"HOME": s.home(), "USER": "agent", "LOGNAME": "agent", "SHELL": s.Manifest.Shell, "PATH": defaultPath, "TMPDIR": "/tmp",
-		// What the filter refuses is not worth a try: libuv falls back to epoll (node since 20).
-		"UV_USE_IO_URING": "0",
 	}
 	for _, kv := range caller {
 		name, value, ok := strings.Cut(kv, "=")

@@ -43,7 +43,7 @@ func (c *cgroup) bounds(pids int, memory uint64) error {
 
 // checkEnviron looks at a finished environment once more: each name has to be sharness's own, passed or set.
 func (s *Session) checkEnviron(env []string) error {
-	own := []string{"HOME", "USER", "LOGNAME", "SHELL", "PATH", "TMPDIR", "UV_USE_IO_URING"}
+	own := []string{"HOME", "USER", "LOGNAME", "SHELL", "PATH", "TMPDIR"}
 	for _, kv := range env {
 		name, _, _ := strings.Cut(kv, "=")
 		_, set := s.Manifest.Env.Set[name]

@@ -45,7 +45,7 @@ func newSiege(t *testing.T, build string, access manifest.Access) *siege {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &siege{t: t, base: base, workspace: filepath.Join(base, "ws"), probe: helper(t, build), access: access}
+	s := &siege{t: t, base: base, workspace: filepath.Join(base, "ws"), probe: copied(t, helper(t, build)), access: access}
 	t.Cleanup(func() {
 		os.RemoveAll(base)
 		kept, _ := filepath.Glob("/var/lib/sharness/quarantine/" + s.name() + "-*") // the pattern is well-formed
@@ -82,6 +82,25 @@ func newSiege(t *testing.T, build string, access manifest.Access) *siege {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// copied puts a program where its path is nobody's home: the way to it is what a view has of the host.
+func copied(t *testing.T, program string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/lib", "sharness-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	data, err := os.ReadFile(program)
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := filepath.Join(dir, filepath.Base(program))
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(to, data, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return to
 }
 
 // helper finds a program that was built beside sharness.
