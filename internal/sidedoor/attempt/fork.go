@@ -109,7 +109,8 @@ func (t *Target) forkedFlags(flags uintptr, calls ...call) (step int, err error)
 	if errno != 0 {
 		return -1, errno
 	}
-	ws, err := wait(int(pid))
+	t.child = int(pid)
+	ws, err := wait(t.child)
 	if err != nil {
 		return -1, err
 	}

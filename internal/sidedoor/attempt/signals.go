@@ -26,7 +26,12 @@ func atVictims(id, door, what string, control Control, how func(t *Target, pid i
 				all = append(all, absent("pid %d is the probe's own", pid))
 				continue
 			}
-			all = append(all, how(t, pid))
+			t.child = 0
+			o := how(t, pid)
+			if t.child == pid { // the child that made the attempt was given that number, and met itself
+				o = how(t, pid)
+			}
+			all = append(all, o)
 		}
 		return worst(all...)
 	}}

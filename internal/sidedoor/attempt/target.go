@@ -27,6 +27,7 @@ type Target struct {
 	arena  []byte
 	used   int
 	shared *report
+	child  int // pid of the last one that was forked
 	clean  []func()
 }
 
