@@ -22,6 +22,11 @@ var subtracted = []string{
 	"socket",            // replaced by socketRules
 }
 
+// added are calls that the profile leaves to a capability although the kernel asks for none, and that reach nothing.
+// get_mempolicy tells a process on which memory nodes its own pages may lie; libnuma asks as soon as it is loaded, which
+// pgrep and pkill do by way of libproc2. What sets a policy stays denied.
+var added = []rule{allow("get_mempolicy")}
+
 // absent are calls that must look unimplemented, each because of who falls back from ENOSYS and gives up on EPERM.
 func absent(o Options) []string {
 	names := []string{
