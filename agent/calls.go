@@ -26,6 +26,7 @@ const (
 	aboutNet    // using one
 	aboutMode   // calls that can set a set-id bit, on whether or not paths are
 	aboutPath   // Options.Files
+	aboutLook   // looking at a file: Options.Tried alone
 )
 
 // call is one system call whose refusal is reported.
@@ -70,24 +71,26 @@ const (
 	vma     = bpf.TraceCallFlagCALL_VMA
 	rofs    = bpf.TraceCallFlagCALL_ROFS
 	busy    = bpf.TraceCallFlagCALL_BUSY
+	tried   = bpf.TraceCallFlagCALL_TRIED
+	sent    = bpf.TraceCallFlagCALL_SENT
 )
 
 // common are the calls of every architecture. ENOSYS counts only where our own filter answers it.
 var common = []call{
-	execCall("execve", unix.SYS_EXECVE, aboutExec).path(0),
-	execCall("execveat", unix.SYS_EXECVEAT, aboutExec).at(0, 1),
+	execCall("execve", unix.SYS_EXECVE, aboutExec).path(0).also(tried),
+	execCall("execveat", unix.SYS_EXECVEAT, aboutExec).at(0, 1).also(tried),
 	execCall("mmap", unix.SYS_MMAP, aboutMap).fd(4).also(prot | maps),
 	execCall("mprotect", unix.SYS_MPROTECT, aboutMap).also(prot | maps | vma),
 	execCall("pkey_mprotect", unix.SYS_PKEY_MPROTECT, aboutMap).also(prot | maps | vma),
 	execCall("memfd_create", unix.SYS_MEMFD_CREATE, aboutMemfd).path(0).also(noSys),
 	execCall("memfd_secret", unix.SYS_MEMFD_SECRET, aboutMemfd).also(noSys),
 
-	processCall("kill", unix.SYS_KILL, aboutSignal),
-	processCall("tkill", unix.SYS_TKILL, aboutSignal),
-	processCall("tgkill", unix.SYS_TGKILL, aboutSignal),
-	processCall("rt_sigqueueinfo", unix.SYS_RT_SIGQUEUEINFO, aboutSignal),
-	processCall("rt_tgsigqueueinfo", unix.SYS_RT_TGSIGQUEUEINFO, aboutSignal),
-	processCall("pidfd_send_signal", unix.SYS_PIDFD_SEND_SIGNAL, aboutSignal).fd(0),
+	processCall("kill", unix.SYS_KILL, aboutSignal).also(sent),
+	processCall("tkill", unix.SYS_TKILL, aboutSignal).also(sent),
+	processCall("tgkill", unix.SYS_TGKILL, aboutSignal).also(sent),
+	processCall("rt_sigqueueinfo", unix.SYS_RT_SIGQUEUEINFO, aboutSignal).also(sent),
+	processCall("rt_tgsigqueueinfo", unix.SYS_RT_TGSIGQUEUEINFO, aboutSignal).also(sent),
+	processCall("pidfd_send_signal", unix.SYS_PIDFD_SEND_SIGNAL, aboutSignal).fd(0).also(sent),
 
 	processCall("ptrace", unix.SYS_PTRACE, aboutTrace),
 	processCall("process_vm_readv", unix.SYS_PROCESS_VM_READV, aboutTrace),
@@ -176,7 +179,7 @@ var common = []call{
 
 	netCall("socket", unix.SYS_SOCKET, aboutSocket),
 	netCall("socketpair", unix.SYS_SOCKETPAIR, aboutSocket),
-	netCall("connect", unix.SYS_CONNECT, aboutNet).fd(0).addr(1).also(unreach),
+	netCall("connect", unix.SYS_CONNECT, aboutNet).fd(0).addr(1).also(unreach | tried),
 	netCall("bind", unix.SYS_BIND, aboutNet).fd(0).addr(1),
 	netCall("listen", unix.SYS_LISTEN, aboutNet).fd(0),
 	netCall("sendto", unix.SYS_SENDTO, aboutNet).fd(0).addr(4).also(unreach),
@@ -184,6 +187,7 @@ var common = []call{
 	netCall("sendmmsg", unix.SYS_SENDMMSG, aboutNet).fd(0).addr(1).also(unreach | msghdr),
 	netCall("setsockopt", unix.SYS_SETSOCKOPT, aboutNet).fd(0),
 	netCall("recvmsg", unix.SYS_RECVMSG, aboutNet).fd(0),
+	netCall("recvfrom", unix.SYS_RECVFROM, aboutNet).fd(0).also(tried),
 	netCall("recvmmsg", unix.SYS_RECVMMSG, aboutNet).fd(0),
 
 	fileCall("fcntl", unix.SYS_FCNTL, aboutFcntl).fd(0),
@@ -209,6 +213,13 @@ var common = []call{
 	nameCall("renameat2", unix.SYS_RENAMEAT2, aboutPath).at(2, 3),
 	writeCall("linkat", unix.SYS_LINKAT, aboutPath).at(2, 3),
 	writeCall("symlinkat", unix.SYS_SYMLINKAT, aboutPath).at(1, 2),
+
+	fileCall("newfstatat", unix.SYS_NEWFSTATAT, aboutLook).at(0, 1),
+	fileCall("statx", unix.SYS_STATX, aboutLook).at(0, 1),
+	fileCall("faccessat", unix.SYS_FACCESSAT, aboutLook).at(0, 1),
+	fileCall("faccessat2", unix.SYS_FACCESSAT2, aboutLook).at(0, 1),
+	fileCall("readlinkat", unix.SYS_READLINKAT, aboutLook).at(0, 1),
+	fileCall("chdir", unix.SYS_CHDIR, aboutLook).path(0),
 }
 
 var calls = func() map[int]call {
@@ -228,16 +239,35 @@ const maxCalls = 512
 func callTable(o Options) [maxCalls]bpf.TraceCall {
 	var table [maxCalls]bpf.TraceCall
 	for nr, c := range calls {
-		if c.topic == aboutPath && !o.Files {
-			continue
-		}
-		if !o.Maps {
-			c.spec.Flags &^= uint32(maps)
-		}
-		if !o.Files {
-			c.spec.Flags &^= uint32(rofs | busy)
-		}
-		table[nr] = c.spec
+		table[nr] = c.flagged(o)
 	}
 	return table
+}
+
+// flagged leaves of a call's flags what o asks for.
+func (c call) flagged(o Options) bpf.TraceCall {
+	off, on := bpf.TraceCallFlag(0), bpf.TraceCallFlag(0)
+	if !o.Maps {
+		off |= maps
+	}
+	if !o.Files {
+		off |= rofs | busy
+	}
+	switch c.topic {
+	case aboutPath:
+		on |= tried
+		if !o.Files {
+			off |= bpf.TraceCallFlagCALL_DENIED
+		}
+	case aboutLook:
+		on |= tried
+		off |= bpf.TraceCallFlagCALL_DENIED
+	case aboutMode:
+		on |= tried
+	}
+	if !o.Tried {
+		off |= tried | sent
+	}
+	c.spec.Flags = (c.spec.Flags | uint32(on)) &^ uint32(off)
+	return c.spec
 }

@@ -25,6 +25,11 @@ var native = []call{
 	writeCall("mkdir", unix.SYS_MKDIR, aboutMode).path(0),
 	writeCall("mknod", unix.SYS_MKNOD, aboutMode).path(0),
 
+	fileCall("stat", unix.SYS_STAT, aboutLook).path(0),
+	fileCall("lstat", unix.SYS_LSTAT, aboutLook).path(0),
+	fileCall("access", unix.SYS_ACCESS, aboutLook).path(0),
+	fileCall("readlink", unix.SYS_READLINK, aboutLook).path(0),
+
 	writeCall("open", unix.SYS_OPEN, aboutPath).path(0),
 	writeCall("creat", unix.SYS_CREAT, aboutPath).path(0),
 	writeCall("chown", unix.SYS_CHOWN, aboutPath).path(0),

@@ -34,12 +34,14 @@ type Life struct {
 // Kind says what an Event is.
 type Kind uint32
 
-// The kinds of Event. Killed is a process that a seccomp filter ended.
+// The kinds of Event. Killed is a process that a seccomp filter ended. Tried is what a call did not find or was refused, or,
+// without an Errno, a signal that was sent.
 const (
 	Exec   = Kind(bpf.TraceKindKIND_EXEC)
 	Map    = Kind(bpf.TraceKindKIND_MAP)
 	Denial = Kind(bpf.TraceKindKIND_DENIAL)
 	Killed = Kind(bpf.TraceKindKIND_KILLED)
+	Tried  = Kind(bpf.TraceKindKIND_TRIED)
 )
 
 // Text is a string of a record, whatever bytes it may hold, with what is wrong with it.
@@ -110,7 +112,7 @@ func decode(raw []byte) (*Life, *Event, error) {
 		who := &head.Head.Who
 		return &Life{TimeNS: head.Head.TimeNs, Slot: int(head.Head.Slot), Code: int(head.Code), Ended: head.Head.Kind == bpf.TraceKindKIND_EXIT,
 			Proc: proc(who.Pid, who.Tid, who.NsPid, who.Parent, who.StartNs, who.ParentStartNs, who.Uid, who.Euid, who.Comm)}, nil, nil
-	case bpf.TraceKindKIND_EXEC, bpf.TraceKindKIND_MAP, bpf.TraceKindKIND_DENIAL, bpf.TraceKindKIND_KILLED:
+	case bpf.TraceKindKIND_EXEC, bpf.TraceKindKIND_MAP, bpf.TraceKindKIND_DENIAL, bpf.TraceKindKIND_KILLED, bpf.TraceKindKIND_TRIED:
 		ev, err := decodeEvent(raw)
 		return nil, ev, err
 	}

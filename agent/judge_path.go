@@ -17,7 +17,7 @@ const setIDs = unix.S_ISUID | unix.S_ISGID
 func (p *Policy) judgePath(v *verdict, c call, e *Event) {
 	v.kind, v.path = event.FileDenied, p.resolve(e)
 	mode, hasMode := modeArg(c.name, e)
-	writes := c.name != "open" && c.name != "openat" && c.name != "openat2" || openWrites(c.name, e)
+	writes := writes(c.name, e)
 	switch {
 	case hasMode && mode&setIDs != 0:
 		v.door, v.cause = "file-suid", p.ifHolds(causeSeccomp)
@@ -70,6 +70,11 @@ func processDoor(name string, e *Event) string {
 }
 
 func in(name, dir string) bool { _, ok := below(name, dir); return ok }
+
+// writes says whether a call on a path would have changed something.
+func writes(name string, e *Event) bool {
+	return name != "open" && name != "openat" && name != "openat2" || openWrites(name, e)
+}
 
 func openWrites(name string, e *Event) bool {
 	flags := e.Args[1]

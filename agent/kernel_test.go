@@ -414,3 +414,71 @@ func TestExecAndItsMappingsAreIdentified(t *testing.T) {
 		t.Errorf("script and interpreter %v, image with inode, size and time %v, library %v", scripted, exact, libc)
 	}
 }
+
+// TestWhatIsTriedIsRecordedOnce: for learning, what was not found comes with what runs, whoever asks how often; a question of
+// kill is no signal.
+func TestWhatIsTriedIsRecordedOnce(t *testing.T) {
+	g := newGroup(t, "")
+	missing := filepath.Join(t.TempDir(), "missing")
+	const shell = `for i in 1 2 3; do test -e "$0"; read x <"$0"; echo x >"$0/new"; done 2>/dev/null
+sleep 60 & kill -0 $!; kill -TERM $!; kill -KILL $!; wait; "$0"; true`
+	run := func(o Options) *recorder {
+		return traced(t, g, o, policy, func() { inGroup(t, g, "/bin/dash", "-c", shell, missing) })
+	}
+	r := run(Options{Maps: true, Tried: true})
+	r.whole(t)
+	tried, sent := map[string]int{}, map[int]int{}
+	for _, e := range r.raw {
+		if e.Kind != Tried {
+			continue
+		}
+		if n := e.Sent(); e.Errno == 0 {
+			sent[n]++
+		} else if want, target, ok := e.Wanted(); ok && strings.HasPrefix(target, missing) {
+			tried[string(want)+" "+e.Errno.Error()+" "+strings.TrimPrefix(target, missing)]++
+		}
+	}
+	for _, want := range []string{"read no such file or directory ", "write no such file or directory /new", "exec no such file or directory "} {
+		if n := tried[want]; n < 1 || n > 2 { // test looks, and read opens
+			t.Errorf("%q: %d records, want one for each kind of call", want, n)
+		}
+	}
+	if sent[int(unix.SIGTERM)] != 1 || sent[int(unix.SIGKILL)] != 1 || sent[0] != 1 {
+		t.Errorf("signals by number: %v, want TERM, KILL and a question, once each", sent)
+	}
+	if len(r.denials()) != 0 {
+		t.Errorf("reported as denials: %+v", r.denials())
+	}
+	for _, e := range run(Options{Maps: true}).raw {
+		if e.Kind == Tried {
+			t.Errorf("%+v: recorded without being asked for", e)
+		}
+	}
+}
+
+func TestSmallRingLosesAndSaysSo(t *testing.T) {
+	g := newGroup(t, "")
+	r := traced(t, g, Options{Maps: true, Ring: MinRing}, policy, func() {
+		inGroup(t, g, "/bin/dash", "-c", "for i in 1 2 3 4 5 6 7 8 9 0; do /bin/true; done")
+	})
+	if r.last.Runs.Lost == 0 {
+		t.Errorf("%+v: nothing was lost of more than %d bytes", r.last.Runs, MinRing)
+	}
+	lost := uint64(0)
+	for _, e := range r.events {
+		if e.Type == "events.lost" && e.Cause == "ring runs" {
+			lost += e.Count
+		}
+	}
+	if lost != r.last.Runs.Lost {
+		t.Errorf("%d lost, %d reported", r.last.Runs.Lost, lost)
+	}
+	for _, bad := range []uint32{1, MinRing - 1, MinRing + 1, 3 << 12, MaxRing << 1} {
+		if tracer, err := Load(Options{Cgroups: []string{g.dir}, Ring: bad}); err == nil || !strings.Contains(err.Error(), "want a power of two") {
+			t.Errorf("a ring of %d bytes: %v, want it refused", bad, err)
+			if err == nil {
+				tracer.Close()
+			}
+		}
+	}
+}

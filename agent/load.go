@@ -24,8 +24,17 @@ type Options struct {
 	Cgroups []string `json:"cgroups"` // folders in the cgroup2 hierarchy; what is below counts too. A record's slot is the index here
 	Maps    bool     `json:"maps"`    // executable mappings of files too, for learning
 	Hooks   bool     `json:"hooks"`   // ask the kernel who refused, where it lets that be asked; detaching takes longer then
+	Tried   bool     `json:"tried"`   // what was not found too, and signals that were sent, each once, for learning
+	Ring    uint32   `json:"ring"`    // bytes for records of what runs that wait to be read, a power of two; 0: DefaultRing
 	Files   bool     `json:"files"`   // refusals of calls that take a path; off, because programs look for files they may not read
 }
+
+// Bounds of Options.Ring. Of 256 KiB or less the reader is not woken by what waits: it comes by the clock alone.
+const (
+	DefaultRing = 1 << 20
+	MinRing     = 1 << 12
+	MaxRing     = 1 << 28
+)
 
 // Tracer is the attached programs. Its methods are for one goroutine.
 type Tracer struct {
@@ -96,19 +105,29 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 		return fmt.Errorf("seed: %w", err)
 	}
 	seed := [2]uint64{binary.LittleEndian.Uint64(random[:]), binary.LittleEndian.Uint64(random[8:])}
-	var maps uint32
-	if o.Maps {
-		maps = 1
+	if o.Ring != 0 {
+		if o.Ring < MinRing || o.Ring > MaxRing || o.Ring&(o.Ring-1) != 0 {
+			return fmt.Errorf("a ring of %d bytes: want a power of two from %d to %d", o.Ring, MinRing, MaxRing)
+		}
+		spec.Maps["exec_ring"].MaxEntries = o.Ring
 	}
 	if o.Files {
 		spec.Maps["denial_file_ring"].MaxEntries = filesRing
 	}
 	return errors.Join(
 		spec.Variables["slots"].Set(uint32(len(o.Cgroups))),
-		spec.Variables["want_maps"].Set(maps),
+		spec.Variables["want_maps"].Set(flag(o.Maps)),
+		spec.Variables["want_tried"].Set(flag(o.Tried)),
 		spec.Variables["seed"].Set(seed),
 		spec.Variables["calls"].Set(callTable(o)),
 	)
+}
+
+func flag(on bool) uint32 {
+	if on {
+		return 1
+	}
+	return 0
 }
 
 func follow(array *ebpf.Map, dirs []string) error {

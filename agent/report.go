@@ -50,7 +50,7 @@ func (r *Reporter) Event(e *Event) {
 	case Exec:
 		r.tree.ran(e)
 		return
-	case Map:
+	case Map, Tried:
 		return
 	}
 	r.read++

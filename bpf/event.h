@@ -20,6 +20,7 @@ enum kind {
 	KIND_MAP,
 	KIND_DENIAL,
 	KIND_KILLED, /* by a seccomp filter: SIGSYS */
+	KIND_TRIED,  /* for learning: what a call did not find or was refused, or a signal that was sent (ret is 0); each once */
 };
 
 /* Which of head.text_len is what. */
@@ -123,6 +124,8 @@ enum call_flag {
 	CALL_VMA = 1 << 6,     /* the first argument is an address: its file says what was refused */
 	CALL_ROFS = 1 << 7,    /* EROFS */
 	CALL_BUSY = 1 << 8,    /* EBUSY: the name is a mount point */
+	CALL_TRIED = 1 << 9,   /* ENOENT, EROFS and ECONNREFUSED, and what CALL_DENIED has unless that is set too */
+	CALL_SENT = 1 << 10,   /* success sent a signal */
 };
 
 /* Indexes into the arguments, or -1. */

@@ -18,11 +18,13 @@
 char _license[] SEC("license") = "GPL";
 
 #define EPERM 1
+#define ENOENT 2
 #define EACCES 13
 #define EBUSY 16
 #define EROFS 30
 #define ENOSYS 38
 #define ENETUNREACH 101
+#define ECONNREFUSED 111
 #define EHOSTUNREACH 113
 #define MAX_ERRNO 4095
 #define AT_FDCWD -100
@@ -35,6 +37,7 @@ char _license[] SEC("license") = "GPL";
 
 /* Written by the loader. */
 const volatile __u32 want_maps;
+const volatile __u32 want_tried;
 const volatile __u64 seed[2];
 const volatile struct call calls[MAX_CALLS];
 
@@ -81,6 +84,15 @@ struct {
 	__type(key, __u64);
 	__type(value, struct repeat);
 } repeats SEC(".maps");
+
+/* What was tried already, by the key of a denial. A program that looks for one file in a loop makes one record; what
+ * falls out of here makes another. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u64);
+	__type(value, __u8);
+} tried SEC(".maps");
 
 /* A type that stands only on a stack is not in the object; package agent has to know it. */
 const struct life *unused_life __attribute__((unused));
@@ -424,11 +436,10 @@ static __always_inline __u64 denial_key(struct scratch *s)
 }
 
 /* Whether this denial is one too many of its key. When it is not, it takes over the count of those that were. */
-static __always_inline bool shed(struct scratch *s, __u64 waiting)
+static __always_inline bool shed(struct scratch *s, __u64 key, __u64 waiting)
 {
 	struct event *ev = &s->ev;
 	struct repeat fresh = {}, *r;
-	__u64 key = denial_key(s);
 
 	if (!key)
 		return false;
@@ -473,16 +484,28 @@ static __always_inline long output(enum class class, struct scratch *s)
 	}
 }
 
-static __always_inline void emit_denial(struct scratch *s, enum class class)
+static __always_inline void emit_denial(struct scratch *s, __u64 key, enum class class)
 {
 	struct counts *n = &denials[class & (CLASSES - 1)];
 
 	s->ev.class = class;
 	__sync_fetch_and_add(&n->produced, 1);
-	if (shed(s, waiting(class)))
+	if (shed(s, key, waiting(class)))
 		__sync_fetch_and_add(&n->shed, 1);
 	else if (output(class, s))
 		__sync_fetch_and_add(&n->lost, 1);
+}
+
+/* What was tried goes with what runs: nothing of it may be missing either. */
+static __always_inline void emit_tried(struct scratch *s, __u64 key)
+{
+	__u8 one = 1;
+
+	if (key) /* how a file was to be opened, and which signal, is in these */
+		key = mix(mix(key, s->ev.args[1]), s->ev.args[2]);
+	if (key && bpf_map_update_elem(&tried, &key, &one, BPF_NOEXIST))
+		return;
+	emit_exec(&s->ev, event_size(s));
 }
 
 /* An executable mapping that succeeded, of a file. Code that is made in memory is not of interest here. */
@@ -532,14 +555,20 @@ int sys_exit(__u64 *ctx)
 	long ret = (long)ctx[1];
 	const volatile struct call *call;
 	struct scratch *s;
-	__u64 wide;
+	__u64 wide, key;
 	__u32 nr, wanted;
 	int slot;
 
 	switch (ret) {
 	case -EPERM:
 	case -EACCES:
-		wanted = CALL_DENIED;
+		wanted = CALL_DENIED | CALL_TRIED;
+		break;
+	case -ENOENT:
+	case -ECONNREFUSED:
+		if (!want_tried)
+			return 0;
+		wanted = CALL_TRIED;
 		break;
 	case -ENOSYS:
 		wanted = CALL_NOSYS;
@@ -549,24 +578,25 @@ int sys_exit(__u64 *ctx)
 		wanted = CALL_UNREACH;
 		break;
 	case -EROFS:
-		wanted = CALL_ROFS;
+		wanted = CALL_ROFS | CALL_TRIED;
 		break;
 	case -EBUSY:
 		wanted = CALL_BUSY;
 		break;
 	default:
-		if (!want_maps || (ret < 0 && ret >= -MAX_ERRNO))
+		if (!(want_maps | want_tried) || (ret < 0 && ret >= -MAX_ERRNO))
 			return 0;
-		wanted = CALL_MAPS;
+		wanted = CALL_MAPS | CALL_SENT;
 	}
 	wide = call_number(regs);
 	nr = wide;
 	if (nr >= MAX_CALLS)
 		return 0;
 	call = &calls[nr];
-	if (!(call->flags & wanted) || (call->flags & CALL_PROT && !(third_arg(regs) & PROT_EXEC)))
+	wanted &= call->flags;
+	if (!wanted || (call->flags & CALL_PROT && !(third_arg(regs) & PROT_EXEC)))
 		return 0;
-	if (wanted == CALL_MAPS)
+	if (wanted & CALL_MAPS)
 		return mapped(regs, ret, nr);
 	slot = current_slot();
 	if (slot < 0 || foreign_abi())
@@ -576,6 +606,9 @@ int sys_exit(__u64 *ctx)
 		return 0;
 	if (wide != nr)
 		s->ev.head.flags |= FLAG_WIDE_NR;
+	/* Kept in the record, of which the verifier knows nothing, so that it walks what follows once and not for each. */
+	if (!(wanted & (CALL_DENIED | CALL_NOSYS | CALL_UNREACH | CALL_ROFS | CALL_BUSY)))
+		s->ev.head.kind = KIND_TRIED;
 	save_args(&s->ev, regs);
 	s->ev.nr = nr;
 	s->ev.ret = ret;
@@ -583,7 +616,11 @@ int sys_exit(__u64 *ctx)
 		s->ev.head.flags |= FLAG_LSM;
 	add_exe(SCRATCH_EXIT);
 	add_target(s, SCRATCH_EXIT, call);
-	emit_denial(s, call->class);
+	key = denial_key(s);
+	if (s->ev.head.kind == KIND_TRIED)
+		emit_tried(s, key);
+	else
+		emit_denial(s, key, call->class);
 	return 0;
 }
 
@@ -607,6 +644,6 @@ int signal_generate(__u64 *ctx)
 	s->ev.nr = BPF_CORE_READ(info, _sifields._sigsys._syscall);
 	s->ev.arch = BPF_CORE_READ(info, _sifields._sigsys._arch);
 	add_exe(SCRATCH_SIGNAL);
-	emit_denial(s, CLASS_PROCESS);
+	emit_denial(s, denial_key(s), CLASS_PROCESS);
 	return 0;
 }

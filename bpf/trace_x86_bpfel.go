@@ -36,6 +36,8 @@ const (
 	TraceCallFlagCALL_VMA     TraceCallFlag = 64
 	TraceCallFlagCALL_ROFS    TraceCallFlag = 128
 	TraceCallFlagCALL_BUSY    TraceCallFlag = 256
+	TraceCallFlagCALL_TRIED   TraceCallFlag = 512
+	TraceCallFlagCALL_SENT    TraceCallFlag = 1024
 )
 
 type TraceClass uint32
@@ -110,6 +112,7 @@ const (
 	TraceKindKIND_MAP    TraceKind = 4
 	TraceKindKIND_DENIAL TraceKind = 5
 	TraceKindKIND_KILLED TraceKind = 6
+	TraceKindKIND_TRIED  TraceKind = 7
 )
 
 type TraceLife struct {
@@ -195,6 +198,7 @@ const (
 	TraceMapExecRing          = "exec_ring"
 	TraceMapRepeats           = "repeats"
 	TraceMapScratches         = "scratches"
+	TraceMapTried             = "tried"
 	TraceMapVerdicts          = "verdicts"
 	TraceProgProcessExec      = "process_exec"
 	TraceProgProcessExit      = "process_exit"
@@ -208,6 +212,7 @@ const (
 	TraceVarSlots             = "slots"
 	TraceVarUnusedLife        = "unused_life"
 	TraceVarWantMaps          = "want_maps"
+	TraceVarWantTried         = "want_tried"
 )
 
 // LoadTrace returns the embedded CollectionSpec for Trace.
@@ -271,6 +276,7 @@ type TraceMapSpecs struct {
 	ExecRing          *ebpf.MapSpec `ebpf:"exec_ring"`
 	Repeats           *ebpf.MapSpec `ebpf:"repeats"`
 	Scratches         *ebpf.MapSpec `ebpf:"scratches"`
+	Tried             *ebpf.MapSpec `ebpf:"tried"`
 	Verdicts          *ebpf.MapSpec `ebpf:"verdicts"`
 }
 
@@ -285,6 +291,7 @@ type TraceVariableSpecs struct {
 	Slots      *ebpf.VariableSpec `ebpf:"slots"`
 	UnusedLife *ebpf.VariableSpec `ebpf:"unused_life"`
 	WantMaps   *ebpf.VariableSpec `ebpf:"want_maps"`
+	WantTried  *ebpf.VariableSpec `ebpf:"want_tried"`
 }
 
 // TraceObjects contains all objects after they have been loaded into the kernel.
@@ -315,6 +322,7 @@ type TraceMaps struct {
 	ExecRing          *ebpf.Map `ebpf:"exec_ring"`
 	Repeats           *ebpf.Map `ebpf:"repeats"`
 	Scratches         *ebpf.Map `ebpf:"scratches"`
+	Tried             *ebpf.Map `ebpf:"tried"`
 	Verdicts          *ebpf.Map `ebpf:"verdicts"`
 }
 
@@ -328,6 +336,7 @@ func (m *TraceMaps) Close() error {
 		m.ExecRing,
 		m.Repeats,
 		m.Scratches,
+		m.Tried,
 		m.Verdicts,
 	)
 }
@@ -343,6 +352,7 @@ type TraceVariables struct {
 	Slots      *ebpf.Variable `ebpf:"slots"`
 	UnusedLife *ebpf.Variable `ebpf:"unused_life"`
 	WantMaps   *ebpf.Variable `ebpf:"want_maps"`
+	WantTried  *ebpf.Variable `ebpf:"want_tried"`
 }
 
 // TracePrograms contains all programs after they have been loaded into the kernel.

@@ -91,6 +91,11 @@ func (r *run) attend(plan *stage.Plan, v *view) (int, error) {
 		status = 128 + how.signal
 	}
 	r.events.Send(event.Event{Type: event.CommandEnd, Detail: "orchestrator", Command: &event.Command{ExitCode: &status, Signal: how.signal, DurationMS: time.Since(started).Milliseconds()}})
+	if r.s.learn != nil {
+		u := r.group.used()
+		u.Time = time.Since(started)
+		r.s.learn.Peaks.ended(u)
+	}
 	pids, memory := r.group.hits()
 	for name, hit := range map[string]bool{"pids": pids, "memory": memory} {
 		if hit {

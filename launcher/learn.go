@@ -13,6 +13,10 @@ import (
 type Learn struct {
 	// Trees may be executed in, beside those that the manifest lets be read. They are shown read-only.
 	Trees []string
+	// Ring is how many bytes of records may wait to be read; 0 leaves it to the tracer.
+	Ring uint32
+	// Peaks are filled in while the session runs.
+	Peaks Peaks
 	// Observe reads the recorder's messages to their end. It runs beside the session and returns before Enforce does. What it
 	// reads was written by a process that reads what the agent chose.
 	Observe func(io.Reader) error
@@ -24,6 +28,8 @@ type learnConfig struct {
 	Own      []string `json:"own"`
 	Routed   []string `json:"routed"`
 	Writable []string `json:"writable"`
+	Shown    []string `json:"shown"`
+	Stage    string   `json:"stage"`
 	Late     bool     `json:"late"`
 	FD       int      `json:"fd"`
 
@@ -59,7 +65,9 @@ func (r *run) observe(trace *traceConfig, untraced error) error {
 		return errors.Join(err, in.Close(), out.Close())
 	}
 	c.Routed = append(c.Routed, viewClient)
-	trace.Maps, trace.Learn = true, c
+	c.Shown, _, _ = s.systemTrees()
+	c.Stage = trace.Policy.Stage
+	trace.Maps, trace.Tried, trace.Ring, trace.Learn = true, true, s.learn.Ring, c
 	go func() {
 		c.result <- errors.Join(s.learn.Observe(in), in.Close())
 	}()

@@ -84,21 +84,34 @@ func (s *Session) idmapFor(uid int) (*os.File, error) {
 	return ns, nil
 }
 
+// maxNames is how many names fit into 127.0.1.0/24.
+const maxNames = 254
+
+// Inside gives every name among endpoints its address inside. Those beyond maxNames get none of their own.
+func Inside(list []manifest.Endpoint) map[string]net.IP {
+	byName := map[string]net.IP{}
+	for _, c := range list {
+		if net.ParseIP(c.Name) == nil && byName[c.Name] == nil {
+			byName[c.Name] = net.IPv4(127, 0, 1, byte(len(byName)+1))
+		}
+	}
+	return byName
+}
+
 // endpoints gives every endpoint of the manifest its address inside: a loopback literal is itself, a name gets one of
 // 127.0.1.0/24 that the view's /etc/hosts maps it to.
 func (s *Session) endpoints() (addrs []listenAddr, hosts []hostEntry, eps []relay.Endpoint, err error) {
-	byName := map[string]net.IP{}
+	byName, told := Inside(s.Manifest.Connect), map[string]bool{}
+	if len(byName) > maxNames {
+		return nil, nil, nil, refusef("connect: more than %d names", maxNames)
+	}
 	for _, c := range s.Manifest.Connect {
-		ip := net.ParseIP(c.Name)
+		ip := byName[c.Name]
 		if ip == nil {
-			if ip = byName[c.Name]; ip == nil {
-				if len(byName) == 254 {
-					return nil, nil, nil, refusef("connect: more than 254 names")
-				}
-				ip = net.IPv4(127, 0, 1, byte(len(byName)+1))
-				byName[c.Name] = ip
-				hosts = append(hosts, hostEntry{ip.String(), c.Name})
-			}
+			ip = net.ParseIP(c.Name)
+		} else if !told[c.Name] {
+			told[c.Name] = true
+			hosts = append(hosts, hostEntry{ip.String(), c.Name})
 		}
 		addrs = append(addrs, listenAddr{ip, c.Port})
 		eps = append(eps, relay.Endpoint{Name: c.Name, Port: c.Port, TLS: c.TLS, Upstream: net.JoinHostPort(c.Name, fmt.Sprint(c.Port))})

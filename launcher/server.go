@@ -424,12 +424,14 @@ func (sv *server) run(rc *wire.RecordConn, rec wire.Record, number uint64, c *ru
 		}
 	}()
 	sv.boxes.fill()
+	began := time.Now()
 	x := sv.watch(dom.domain, c, sv.timeFor(rec.A))
 	if x.left && !c.job {
 		sv.tellLeft(rc, rec.ID)
 	}
 	c.end()
 	<-told // a signal that waits for pid 1 goes with it
+	sv.measure(dom.domain, began, rec.A)
 	end := wire.Record{Type: wire.RecEnded, ID: rec.ID, B: uint64(x.status), C: sv.limits(dom.domain, c, x, before, held)}
 	if x.signal != 0 {
 		end.A, end.B = 1, uint64(x.signal)
@@ -497,7 +499,7 @@ func (sv *server) start(files []*os.File, size uint64, first func(*sandbox) erro
 // watch waits for the end of a command, and ends it when its time is over. A command that is stopped stays so until it
 // is continued, killed or out of time.
 func (sv *server) watch(dom *domain, c *runningCommand, t manifest.Timeout) exit {
-	if t != manifest.TimeoutNone {
+	if t = sv.s.timeoutRoom(t); t != manifest.TimeoutNone {
 		timer := time.AfterFunc(time.Duration(t), func() { c.stop(wire.ReasonTimeout) })
 		defer timer.Stop()
 	}

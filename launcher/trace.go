@@ -20,6 +20,8 @@ type traceConfig struct {
 	Maps    bool         `json:"maps,omitempty"`
 	Files   bool         `json:"files,omitempty"`
 	Hooks   bool         `json:"hooks,omitempty"`
+	Tried   bool         `json:"tried,omitempty"`
+	Ring    uint32       `json:"ring,omitempty"`
 	Policy  tracePolicy  `json:"policy"`
 	UID     int          `json:"uid"`
 	GID     int          `json:"gid"`

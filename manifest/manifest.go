@@ -249,7 +249,9 @@ type Learned struct {
 	Sharness string    `yaml:"sharness,omitempty"`
 	Runs     int       `yaml:"runs,omitempty"`
 
-	Images []LearnedImage `yaml:"images,omitempty"` // ordered by path
+	Images  []LearnedImage  `yaml:"images,omitempty"`  // ordered by path
+	Signals []LearnedSignal `yaml:"signals,omitempty"` // that the orchestrator's processes sent one another, ordered by name
+	Peaks   *LearnedPeaks   `yaml:"peaks,omitempty"`
 }
 
 // LearnedImage counts how often the runs executed and mapped one file.
@@ -262,6 +264,26 @@ type LearnedImage struct {
 
 // Percent is a share of one processor, written as a whole number and %: 150% is one and a half.
 type Percent uint32
+
+// LearnedSignal counts one signal.
+type LearnedSignal struct {
+	Name string `yaml:"name"` // SIGTERM, or a number
+	Sent int    `yaml:"sent,omitempty"`
+}
+
+// LearnedPeaks are the most that was seen of what is limited: of any one command, each for itself, and of the orchestrator.
+type LearnedPeaks struct {
+	Command      LearnedUse `yaml:"command,omitempty"`
+	Orchestrator LearnedUse `yaml:"orchestrator,omitempty"`
+}
+
+// LearnedUse is what was used at most. Zero is unknown.
+type LearnedUse struct {
+	Pids   int     `yaml:"pids,omitempty"`
+	Memory Size    `yaml:"memory,omitempty"`
+	CPU    Timeout `yaml:"cpu,omitempty"`
+	Time   Timeout `yaml:"time,omitempty"`
+}
 
 // Size is a number of bytes, written as an integer with a unit: B, KiB, MiB, GiB, TiB.
 type Size uint64

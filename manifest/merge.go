@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -209,6 +210,8 @@ func MergeLearned(a, b *Learned) *Learned {
 	l.Complete, l.Runs = a.Complete && b.Complete, a.Runs+b.Runs
 	l.At = later(a.At, b.At)
 	l.Images = mergeImages(a.Images, b.Images)
+	l.Signals = mergeSignals(a.Signals, b.Signals)
+	l.Peaks = mergePeaks(a.Peaks, b.Peaks)
 	return &l
 }
 
@@ -229,6 +232,31 @@ func mergeImages(a, b []LearnedImage) []LearnedImage {
 	}
 	slices.SortFunc(all, func(a, b LearnedImage) int { return strings.Compare(a.Path, b.Path) })
 	return all
+}
+
+func mergeSignals(a, b []LearnedSignal) []LearnedSignal {
+	all := slices.Clone(a)
+	for _, s := range b {
+		at := slices.IndexFunc(all, func(x LearnedSignal) bool { return x.Name == s.Name })
+		if at < 0 {
+			all = append(all, s)
+			continue
+		}
+		all[at].Sent = min(all[at].Sent+s.Sent, maxCount)
+	}
+	slices.SortFunc(all, func(a, b LearnedSignal) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+func mergePeaks(a, b *LearnedPeaks) *LearnedPeaks {
+	if a == nil || b == nil {
+		return cmp.Or(a, b)
+	}
+	return &LearnedPeaks{Command: a.Command.most(b.Command), Orchestrator: a.Orchestrator.most(b.Orchestrator)}
+}
+
+func (u LearnedUse) most(v LearnedUse) LearnedUse {
+	return LearnedUse{Pids: max(u.Pids, v.Pids), Memory: max(u.Memory, v.Memory), CPU: max(u.CPU, v.CPU), Time: max(u.Time, v.Time)}
 }
 
 func later(a, b time.Time) time.Time {

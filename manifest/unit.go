@@ -1,6 +1,7 @@
 package manifest
 
 import (
+	"errors"
 	"math/bits"
 	"reflect"
 	"regexp"
@@ -41,6 +42,15 @@ func (s Size) String() string {
 }
 
 var sizeText = regexp.MustCompile(`^([0-9]+)(B|KiB|MiB|GiB|TiB)$`)
+
+// ParseSize reads a size as the manifest has it.
+func ParseSize(s string) (Size, error) {
+	size, ok := parseSize(s)
+	if !ok {
+		return 0, errors.New(found(strconv.Quote(s), wantSize))
+	}
+	return size, nil
+}
 
 func parseSize(s string) (Size, bool) {
 	part := sizeText.FindStringSubmatch(s)

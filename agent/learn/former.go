@@ -85,6 +85,7 @@ func (f *fold) header() {
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		l.Images = append(l.Images, *counts[name])
 	}
+	f.measured(l)
 	if old := f.in.Former; f.in.Merge && old != nil && old.Learned != nil {
 		l = manifest.MergeLearned(old.Learned, l)
 		l.Complete = len(f.p.Missing) == 0

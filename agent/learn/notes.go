@@ -63,14 +63,18 @@ func quote(s string) string {
 
 var entryLine = regexp.MustCompile(`^\s*- \{path: ("(?:[^"\\]|\\.)*"|[^,"]+), sha256: [0-9a-f]{64}[^}]*\}`)
 
-// Annotate puts the notes into the text of a manifest: behind the entries that stand on a line of their own, and above
-// the key route. A remark of an earlier run stays where there is no new one. It changes remarks alone.
-func Annotate(text []byte, notes map[string]string, routes []string) []byte {
+// Annotate puts the notes into the text of a manifest: behind the entries that stand on a line of their own, above the key
+// route, and, above learned, what was asked for. A remark about a file stays where there is no new one. It changes remarks
+// alone.
+func Annotate(text []byte, notes map[string]string, routes, asked []string) []byte {
 	var out bytes.Buffer
 	above := map[string]string{} // of routes
 	for line := range bytes.Lines(text) {
 		s := strings.TrimSuffix(string(line), "\n")
 		if rest, ours := strings.CutPrefix(s, mark); ours {
+			if strings.HasPrefix(rest, couldAdd) || strings.HasPrefix(rest, askedFor) {
+				continue
+			}
 			if name, n, ok := strings.Cut(rest, ": "); ok {
 				above[unquote(name)] = n
 			}
@@ -81,6 +85,11 @@ func Annotate(text []byte, notes map[string]string, routes []string) []byte {
 				if n := cmp.Or(notes[r], above[r]); n != "" {
 					out.WriteString(mark + quote(r) + ": " + n + "\n")
 				}
+			}
+		}
+		if strings.HasPrefix(s, "learned:") {
+			for _, a := range asked {
+				out.WriteString(mark + a + "\n")
 			}
 		}
 		if m := entryLine.FindStringSubmatch(s); m != nil && notes[unquote(m[1])] != "" {

@@ -20,10 +20,26 @@ import (
 
 // Observation is one run as the tracer recorded it. Everything in it may have been chosen by the agent.
 type Observation struct {
-	Images []Image `json:"images"`
-	Execs  uint64  `json:"execs"`
-	Maps   uint64  `json:"maps"` // executable mappings of files
-	Losses Losses  `json:"losses"`
+	Images   []Image   `json:"images"`
+	Attempts []Attempt `json:"attempts,omitempty"`
+	Signals  []Signal  `json:"signals,omitempty"`
+	Unkept   uint64    `json:"unkept,omitempty"` // attempts beyond what is kept; they are hints, and nothing lacks without them
+	Execs    uint64    `json:"execs"`
+	Maps     uint64    `json:"maps"` // executable mappings of files
+	Losses   Losses    `json:"losses"`
+}
+
+// Attempt is something that the agent tried and that its view, or a wall, did not let it have.
+type Attempt struct {
+	Want   string   `json:"want"`   // read, write, exec, connect
+	Target string   `json:"target"` // an absolute path, or an endpoint as package agent names it
+	By     []string `json:"by,omitempty"`
+}
+
+// Signal counts a signal that processes of the agent sent to others of its own: those outside cannot be reached.
+type Signal struct {
+	Name string `json:"name"` // SIGTERM, or a number
+	Sent uint64 `json:"sent"` // each receiver once
 }
 
 // Losses are the ways in which an observation can lack something. All zero means that it is whole.
@@ -43,7 +59,7 @@ func (l Losses) Missing() []string {
 			all = append(all, fmt.Sprintf("%d %s", n, text))
 		}
 	}
-	add(l.Lost, "records were lost: they came faster than they were read")
+	add(l.Lost, "records were lost: they came faster than they were read (--ring gives them more room)")
 	add(l.Malformed, "records could not be read")
 	add(l.Orphans, "processes appeared whose beginning was not seen")
 	add(l.Full, "images or processes were more than can be kept")
@@ -133,8 +149,10 @@ func Read(r io.Reader, progress func(Progress)) (*Observation, error) {
 	}
 }
 
-// Sort puts the images into the one order in which they are written.
+// Sort puts everything into the one order in which it is written.
 func (o *Observation) Sort() {
+	slices.SortFunc(o.Attempts, func(a, b Attempt) int { return cmp.Or(cmp.Compare(a.Want, b.Want), cmp.Compare(a.Target, b.Target)) })
+	slices.SortFunc(o.Signals, func(a, b Signal) int { return cmp.Compare(a.Name, b.Name) })
 	slices.SortFunc(o.Images, func(a, b Image) int {
 		return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Script, b.Script), cmp.Compare(a.Beneath, b.Beneath),
 			cmp.Compare(ino(a), ino(b)))

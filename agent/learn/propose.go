@@ -52,6 +52,9 @@ type Input struct {
 	Merge  bool     // keep what Former allows
 	Prune  bool     // with Merge: leave out what no run used
 	Accept []string // paths that are pinned although they would be refused
+	// Attempts are those of Seen of which this host has something, made fit: a write is of the folder that is there.
+	Attempts []Attempt
+	Peaks    manifest.LearnedPeaks
 }
 
 // Proposal is a manifest for a person to accept.
@@ -59,6 +62,7 @@ type Proposal struct {
 	Manifest *manifest.Manifest // learned.complete says whether enforce would take it; the rest of learned is for the caller
 	Notes    map[string]string  // how an entry of exec, libraries or route was seen, by path
 	Refused  []Refusal
+	Asked    []string // what was asked for and not had, with what would allow it
 	Missing  []string // why it is incomplete
 	Unused   []string // of Former, what no run used
 	Rows     []Row
@@ -82,7 +86,9 @@ func Propose(in Input) (*Proposal, error) {
 	if err := f.former(); err != nil {
 		return nil, err
 	}
+	f.limits()
 	f.header()
+	f.p.Asked = asked(in.Attempts)
 	slices.SortFunc(f.p.Refused, func(a, b Refusal) int { return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Reason, b.Reason)) })
 	f.p.Refused = slices.Compact(f.p.Refused)
 	slices.Sort(f.p.Missing)
@@ -143,13 +149,26 @@ func (f *fold) image(i Image) {
 	}
 }
 
-// wasRouted notes which route served an image; the name alone says it, because the file is the client.
+// client is the folder of the client in every view: a name there is no route.
+const client = "/run/sharness/bin/"
+
+// wasRouted notes which route served an image, by its names, because the file is the client. A name that none serves was routed
+// for this run alone, so far.
 func (f *fold) wasRouted(i *Image) {
-	for _, r := range f.in.Start.Route {
-		if slices.ContainsFunc(i.Asked, func(asked string) bool { return sameName(r, asked) }) {
+	for _, asked := range i.Asked {
+		served := Routes(f.in.Start.Route, asked)
+		for _, r := range served {
 			f.p.Notes[r] = note(i, i.Path)
 		}
+		if len(served) == 0 && !strings.HasPrefix(asked, client) {
+			f.routed[i.Path] = *i
+		}
 	}
+}
+
+// Routes are those of routes that serve a path.
+func Routes(routes []string, asked string) []string {
+	return slices.DeleteFunc(slices.Clone(routes), func(r string) bool { return !sameName(r, asked) })
 }
 
 // sameName: /bin and /usr/bin are one folder.
@@ -279,7 +298,7 @@ func (f *fold) routes() {
 			names = []string{fact.Path}
 		}
 		for _, name := range names {
-			if !slices.ContainsFunc(m.Route, func(r string) bool { return sameName(r, name) }) {
+			if len(Routes(m.Route, name)) == 0 {
 				m.Route = append(m.Route, name)
 			}
 			f.p.Notes[name] = note(&i, fact.Path)

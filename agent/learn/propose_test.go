@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sharness/sharness/manifest"
 )
@@ -148,6 +150,32 @@ func TestFold(t *testing.T) {
 	}
 }
 
+// TestRoutesOfTheRunBecomeRoutesOfTheManifest: while it is learned every shell is the client already. Those that were used are
+// proposed, by the names that lead to them.
+func TestRoutesOfTheRunBecomeRoutesOfTheManifest(t *testing.T) {
+	routed := func(path string, asked ...string) Image {
+		i := program(path, asked...)
+		i.Asked, i.Routed = asked, true
+		return i
+	}
+	images := []Image{routed("/usr/bin/dash", "/bin/sh"), routed("/usr/bin/python3.11", "/usr/bin/python3", "/tmp/*"),
+		routed("/usr/bin/zsh", "/bin/zsh"), routed("/run/sharness/bin/sharness-bash", "/run/sharness/bin/sharness-bash")}
+	p := propose(t, Input{Seen: seen(images...), Facts: facts(images, func(i *Image, f *Fact) { delete(f.Leads, "/tmp/*"); f.Exec, f.Libraries = nil, nil })})
+	if got, want := p.Manifest.Route, []string{"/bin/sh", "/usr/bin/python3", "/bin/zsh"}; !slices.Equal(got, want) {
+		t.Errorf("route: got %q, want %q", got, want)
+	}
+	if len(p.Manifest.Exec) != len(start().Exec) || !p.Manifest.Learned.Complete || len(p.Refused) > 0 {
+		t.Errorf("exec %v, missing %q, refused %v: want nothing but routes", p.Manifest.Exec, p.Missing, p.Refused)
+	}
+	var rows []string
+	for _, r := range p.Rows {
+		rows = append(rows, r.What+" "+r.Path)
+	}
+	if want := []string{"routed /run/sharness/bin/sharness-bash", "routed /usr/bin/dash", "route /usr/bin/python3.11", "route /usr/bin/zsh"}; !slices.Equal(rows, want) {
+		t.Errorf("rows: got %q, want %q", rows, want)
+	}
+}
+
 func TestWhatLiesElsewhereIsShown(t *testing.T) {
 	images := []Image{program("/srv/agent/helper"), program("/srv/agent/rg")}
 	p := propose(t, Input{Seen: seen(images...), Facts: facts(images, func(_ *Image, f *Fact) { f.Read = []string{"/srv/agent"} })})
@@ -242,7 +270,7 @@ func TestRemarksChangeNothingThatIsSaid(t *testing.T) {
 	images := []Image{program("/usr/bin/ls"), program("/usr/bin/x y", "/usr/bin/a\n- b: \"c\" # d"), program("/usr/bin/zsh"), mapping("/usr/lib/late.so")}
 	p := propose(t, Input{Seen: seen(images...), Facts: facts(images, nil)})
 	want := manifest.Format(p.Manifest)
-	text := Annotate(want, p.Notes, p.Manifest.Route)
+	text := Annotate(want, p.Notes, p.Manifest.Route, p.Asked)
 	m, err := manifest.Parse("x", text)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
@@ -255,11 +283,99 @@ func TestRemarksChangeNothingThatIsSaid(t *testing.T) {
 			t.Errorf("lacks %q:\n%s", line, text)
 		}
 	}
-	if again := Annotate(text, p.Notes, p.Manifest.Route); !bytes.Equal(again, text) {
+	if again := Annotate(text, p.Notes, p.Manifest.Route, p.Asked); !bytes.Equal(again, text) {
 		t.Errorf("a second time:\n%s", again)
 	}
-	if kept := Annotate(text, nil, p.Manifest.Route); !bytes.Equal(kept, text) {
+	if kept := Annotate(text, nil, p.Manifest.Route, p.Asked); !bytes.Equal(kept, text) {
 		t.Errorf("remarks of an earlier run went:\n%s", kept)
+	}
+}
+
+func TestWhatWasAskedForIsToldAndNotAllowed(t *testing.T) {
+	for name, c := range map[string]struct {
+		a    Attempt
+		want string
+	}{
+		"file":     {Attempt{"read", "/srv/x", []string{agentPath}}, "could add: read: [/srv/x] # wanted by " + agentPath},
+		"key":      {Attempt{"read", "/home/u/.ssh/id", nil}, "asked for: to read /home/u/.ssh/id: keys lie there"},
+		"keys":     {Attempt{"read", "/home/u/.aws", nil}, "asked for: to read /home/u/.aws: keys lie there"},
+		"home":     {Attempt{WantWide, "/home/u", nil}, "asked for: to read the folder /home/u: it holds more"},
+		"program":  {Attempt{"exec", "/srv/tool", nil}, "asked for: to run /srv/tool: it is not shown"},
+		"write":    {Attempt{"write", "/srv", nil}, "asked for: to write in /srv: nothing but state and workspace"},
+		"name":     {Attempt{WantName, "a.example", nil}, "could add: connect: [{name: a.example, port: 443}] # looked up"},
+		"loopback": {Attempt{"connect", "tcp 127.0.0.1:80", nil}, "could add: connect: [{name: 127.0.0.1, port: 80}] # tried"},
+		"six":      {Attempt{"connect", "tcp [::1]:80", nil}, `could add: connect: [{name: "::1", port: 80}] # tried`},
+		"known":    {Attempt{"connect", "tcp a.example:80", nil}, "could add: connect: [{name: a.example, port: 80}] # tried"},
+		"address":  {Attempt{"connect", "tcp 192.0.2.1:80", nil}, "asked for: to reach 192.0.2.1:80: an address can not be listed"},
+		"udp":      {Attempt{"connect", "udp 192.0.2.1:53", nil}, "asked for: to reach udp 192.0.2.1:53: nothing but TCP"},
+		"socket":   {Attempt{"connect", "unix /run/docker.sock", nil}, "asked for: to reach the socket /run/docker.sock: what serves it is outside"},
+		// A name may be anything: it must not end what the line says.
+		"odd": {Attempt{"read", "/srv/a] x: [/y] # b", nil}, `could add: read: ["/srv/a] x: [/y] # b"] # wanted`},
+	} {
+		p := propose(t, Input{Seen: seen(), Attempts: []Attempt{c.a}})
+		if len(p.Asked) != 1 || !strings.HasPrefix(p.Asked[0], c.want) {
+			t.Errorf("%s: got %q, want %q", name, p.Asked, c.want)
+			continue
+		}
+		text := Annotate(manifest.Format(p.Manifest), p.Notes, nil, p.Asked)
+		m, err := manifest.Parse("x", text)
+		if err != nil || !bytes.Equal(manifest.Format(m), manifest.Format(p.Manifest)) || !strings.Contains(string(text), "\n# learned: "+c.want) {
+			t.Errorf("%s: %v: the remark is missing, or says something:\n%s", name, err, text)
+		}
+		if rest, ok := strings.CutPrefix(p.Asked[0], "could add: "); ok {
+			// Taken over as it stands, it is what it says.
+			key, _, _ := strings.Cut(rest, ":")
+			base := start()
+			base.Read = nil
+			if _, err := manifest.Parse("x", append(manifest.Format(base), rest+"\n"...)); err != nil {
+				t.Errorf("%s: %s does not fit into a manifest: %v", name, key, err)
+			}
+		}
+		if again := Annotate(text, nil, nil, nil); strings.Contains(string(again), c.want) {
+			t.Errorf("%s: stays when it is asked for no more", name)
+		}
+	}
+}
+
+func TestLimitsGrowToPowersOfTwoAndNeverShrink(t *testing.T) {
+	limits := func(edit func(*manifest.Manifest), peaks manifest.LearnedPeaks) (manifest.Limits, manifest.Sandbox) {
+		m := start()
+		m.Sandbox = manifest.Sandbox{}
+		if edit != nil {
+			edit(m)
+		}
+		p := propose(t, Input{Seen: seen(), Start: m, Peaks: peaks})
+		if got := p.Manifest.Learned.Peaks; peaks != (manifest.LearnedPeaks{}) && (got == nil || *got != peaks) {
+			t.Errorf("learned.peaks: got %+v, want %+v", got, peaks)
+		}
+		return p.Manifest.Limits, p.Manifest.Sandbox
+	}
+	command := func(u manifest.LearnedUse) manifest.LearnedPeaks { return manifest.LearnedPeaks{Command: u} }
+	for name, c := range map[string]struct {
+		use  manifest.LearnedUse
+		want manifest.Sandbox
+	}{
+		"nothing":       {manifest.LearnedUse{}, manifest.Sandbox{}},
+		"within":        {manifest.LearnedUse{Pids: 64, Memory: 4 * manifest.GiB, Time: manifest.Timeout(10 * time.Minute)}, manifest.Sandbox{}},
+		"one more":      {manifest.LearnedUse{Pids: 65}, manifest.Sandbox{Pids: 128}},
+		"a power":       {manifest.LearnedUse{Pids: 128}, manifest.Sandbox{Pids: 128}},
+		"memory":        {manifest.LearnedUse{Memory: 4*manifest.GiB + 1}, manifest.Sandbox{Memory: 8 * manifest.GiB}},
+		"time":          {manifest.LearnedUse{Time: manifest.Timeout(10*time.Minute + time.Millisecond)}, manifest.Sandbox{Timeout: manifest.Timeout(1024 * time.Second)}},
+		"CPU alone":     {manifest.LearnedUse{CPU: manifest.Timeout(time.Hour)}, manifest.Sandbox{}},
+		"of all things": {manifest.LearnedUse{Pids: 1000, Memory: 9 * manifest.GiB, Time: manifest.Timeout(time.Hour)}, manifest.Sandbox{Pids: 1024, Memory: 16 * manifest.GiB, Timeout: manifest.Timeout(4096 * time.Second)}},
+	} {
+		if _, got := limits(nil, command(c.use)); !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s: got %+v, want %+v", name, got, c.want)
+		}
+	}
+	if got, _ := limits(nil, manifest.LearnedPeaks{Orchestrator: manifest.LearnedUse{Pids: 513, Memory: 5 * manifest.GiB}}); got != (manifest.Limits{Pids: 1024, Memory: 8 * manifest.GiB}) {
+		t.Errorf("orchestrator: got %+v", got)
+	}
+	large := func(m *manifest.Manifest) {
+		m.Sandbox.Pids, m.Sandbox.Timeout = 5000, manifest.TimeoutNone
+	}
+	if _, got := limits(large, command(manifest.LearnedUse{Pids: 70, Time: manifest.Timeout(time.Hour)})); got.Pids != 5000 || got.Timeout != manifest.TimeoutNone {
+		t.Errorf("got %+v, want what the manifest gives", got)
 	}
 }
 

@@ -42,7 +42,7 @@ func (f *fold) rows() {
 		row := Row{What: roles[name], Path: name, Execs: i.Execs, Maps: i.Maps, How: note(&i, name)}
 		_, toRoute := f.routed[i.Path]
 		switch {
-		case i.Routed:
+		case i.Routed && !toRoute:
 			row.What = "routed"
 		case toRoute && i.Execs > 0:
 			row.What = "route"

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/sharness/sharness/agent"
 	"github.com/sharness/sharness/agent/learn"
 	"github.com/sharness/sharness/launcher"
 	"github.com/sharness/sharness/launcher/pin"
@@ -26,6 +27,7 @@ type learnFlags struct {
 	profile           string
 	merge, prune, yes bool
 	accept            []string
+	ring              string
 }
 
 func newLearnCmd() *cobra.Command {
@@ -52,6 +54,7 @@ refused to start, or had to leave files out (with --yes that is a warning), 127 
 	cmd.Flags().BoolVar(&f.prune, "prune", false, "with --merge: leave out what no run has used")
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "approve the proposal at once; files that are refused are left out with a warning")
 	cmd.Flags().StringArrayVar(&f.accept, "accept", nil, "pin `PATH` although it is set-uid or many programs in one (may be repeated)")
+	cmd.Flags().StringVar(&f.ring, "ring", manifest.Size(agent.DefaultRing).String(), "`SIZE` of the memory for records that wait to be read, a power of two; more, if records were lost")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
 }
@@ -65,11 +68,15 @@ func (f *learnFlags) run(args []string) error {
 	case f.prune && !f.merge:
 		return refuse("--prune leaves out what none of several runs used: it goes with --merge")
 	}
+	ring, err := f.ringSize()
+	if err != nil {
+		return refuse("%w", err)
+	}
 	l, err := f.begin(args)
 	if err != nil {
 		return err
 	}
-	o := launcher.Options{Manifest: l.runs(), AllowOpen: f.allowOpen, Env: os.Environ(), Notice: notice}
+	o := launcher.Options{Manifest: l.start.WithDefaults(), AllowOpen: f.allowOpen, Env: os.Environ(), Notice: notice}
 	if o, err = f.place(o, l.file); err != nil {
 		return err
 	}
@@ -77,14 +84,15 @@ func (f *learnFlags) run(args []string) error {
 	if l.workspace, err = realPath(o.Workspace); err != nil {
 		return refuse("workspace: %w", err)
 	}
+	o.Manifest = l.runs()
 	var seen *learn.Observation
 	var unread error
-	o.Learn = &launcher.Learn{Trees: l.trees(), Observe: func(r io.Reader) error {
+	o.Learn = &launcher.Learn{Trees: l.trees(), Ring: ring, Observe: func(r io.Reader) error {
 		seen, unread = learn.Read(r, progress())
 		_, err := io.Copy(io.Discard, r) // the recorder must not wait for a reader that gave up
 		return err
 	}}
-	l.began = time.Now()
+	l.began, l.used = time.Now(), &o.Learn.Peaks
 	status, err := launcher.Enforce(o)
 	if err != nil {
 		return asExit(err, l.file)
@@ -93,6 +101,18 @@ func (f *learnFlags) run(args []string) error {
 		return &exitError{125, fmt.Errorf("nothing was learned: %w", cmp.Or(unread, errors.New("the run ended before it was recorded")))}
 	}
 	return l.finish(seen, status)
+}
+
+// ringSize reads --ring.
+func (f *learnFlags) ringSize() (uint32, error) {
+	size, err := manifest.ParseSize(f.ring)
+	if err != nil {
+		return 0, fmt.Errorf("--ring: %w", err)
+	}
+	if size < agent.MinRing || size > agent.MaxRing || size&(size-1) != 0 {
+		return 0, fmt.Errorf("--ring %s: want a power of two from %s to %s", size, manifest.Size(agent.MinRing), manifest.Size(agent.MaxRing))
+	}
+	return uint32(size), nil
 }
 
 // progress returns what shows how far it is, where that disturbs nobody: on a terminal that the agent does not draw on.
@@ -125,6 +145,7 @@ type learning struct {
 	options   pin.Options
 	workspace string
 	began     time.Time
+	used      *launcher.Peaks
 }
 
 // begin reads the manifest in force, or renders the profile as manifest new does, and pins what the command needs to
@@ -261,10 +282,12 @@ func prepareFolder(dir string) error {
 	return nil
 }
 
-// runs is the manifest of the run: what is in force counts as known, as far as it is still there.
+// runs is the manifest of the run: what is in force counts as known, as far as it is still there, and every shell and
+// interpreter but the command's own is routed, as it will be if it is used.
 func (l *learning) runs() *manifest.Manifest {
 	m := l.start.Clone()
 	if l.former == nil {
+		l.reroute(m)
 		return m.WithDefaults()
 	}
 	have := paths(m)
@@ -283,7 +306,45 @@ func (l *learning) runs() *manifest.Manifest {
 			m.Libraries = append(m.Libraries, f)
 		}
 	}
+	l.reroute(m)
 	return m.WithDefaults()
+}
+
+// reroute adds the host's shells and interpreters to the routes of a run. Their scripts may lie in what the agent brings along,
+// which a sandbox shows then too.
+func (l *learning) reroute(m *manifest.Manifest) {
+	m.Sandbox.Read = slices.Clone(m.WithDefaults().Sandbox.Read)
+	for _, tree := range l.trees() {
+		if !slices.ContainsFunc(m.Sandbox.Read, func(have string) bool { return pin.Below(tree, have) }) {
+			m.Sandbox.Read = append(m.Sandbox.Read, tree)
+		}
+	}
+	have := paths(m)
+	for _, dir := range []string{"/usr/bin", "/usr/local/bin", "/bin"} {
+		entries, err := os.ReadDir(dir)
+		if err != nil {
+			continue // not there
+		}
+		for _, e := range entries {
+			path := filepath.Join(dir, e.Name())
+			if !learn.Routable(e.Name()) || slices.Contains(have, path) {
+				continue
+			}
+			real, err := filepath.EvalSymlinks(path)
+			if err != nil || slices.Contains(have, real) || !program(real) {
+				continue
+			}
+			if len(learn.Routes(m.Route, path)) == 0 {
+				m.Route = append(m.Route, path)
+			}
+		}
+	}
+}
+
+// program says whether a file could be executed.
+func program(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
 // trees are what may be executed in: the system, and the agent's own installation where that lies elsewhere. A home

@@ -21,7 +21,7 @@ func (l *learning) facts(seen *learn.Observation) map[learn.Key]learn.Fact {
 	all := map[learn.Key]learn.Fact{}
 	for i := range seen.Images {
 		image := &seen.Images[i]
-		if image.Routed || image.Denied || image.Beneath != "" || image.Strange != "" {
+		if image.Denied || image.Beneath != "" || image.Strange != "" {
 			continue
 		}
 		if _, known := all[image.Key()]; !known {
@@ -50,6 +50,9 @@ func (l *learning) fact(i *learn.Image) learn.Fact {
 		if real, err := filepath.EvalSymlinks(name); err == nil && filepath.IsAbs(name) {
 			fact.Leads[name] = real
 		}
+	}
+	if i.Routed {
+		return fact // the file that ran is the client
 	}
 	if i.Script != "" {
 		real, err := filepath.EvalSymlinks(i.Path)

@@ -17,7 +17,8 @@ import (
 // finish folds what was seen, writes the proposal and says what it is. The agent may have written to standard output:
 // all of this goes to the other one.
 func (l *learning) finish(seen *learn.Observation, status int) error {
-	p, err := learn.Propose(learn.Input{Seen: seen, Facts: l.facts(seen), Start: l.start, Former: l.former, Merge: l.merge, Prune: l.prune, Accept: l.accept})
+	p, err := learn.Propose(learn.Input{Seen: seen, Facts: l.facts(seen), Start: l.start, Former: l.former, Merge: l.merge, Prune: l.prune, Accept: l.accept,
+		Attempts: l.attempts(seen), Peaks: l.peaks()})
 	if err != nil {
 		return &exitError{125, fmt.Errorf("learn: %w", err)}
 	}
@@ -31,7 +32,7 @@ func (l *learning) finish(seen *learn.Observation, status int) error {
 	if err := replaceFile(proposed, data); err != nil {
 		return &exitError{125, err}
 	}
-	if err := l.tell(p, proposed); err != nil {
+	if err := l.tell(p, seen, proposed); err != nil {
 		return &exitError{125, err}
 	}
 	if len(p.Missing) > 0 {
@@ -62,7 +63,7 @@ func (l *learning) text(p *learn.Proposal) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	data := learn.Annotate(d.Bytes(), p.Notes, p.Manifest.Route)
+	data := learn.Annotate(d.Bytes(), p.Notes, p.Manifest.Route, p.Asked)
 	again, err := manifest.Parse(l.file, data)
 	if err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ func (l *learning) text(p *learn.Proposal) ([]byte, error) {
 }
 
 // tell prints the summary.
-func (l *learning) tell(p *learn.Proposal, proposed string) error {
+func (l *learning) tell(p *learn.Proposal, seen *learn.Observation, proposed string) error {
 	out := os.Stderr
 	if undisturbed() {
 		fmt.Fprint(out, "\r\x1b[K") // where the progress was
@@ -90,6 +91,12 @@ func (l *learning) tell(p *learn.Proposal, proposed string) error {
 		if r.Acceptable {
 			fmt.Fprintf(out, "  to pin it all the same, learn again with --accept %s\n", event.Escape(pin.Quote(r.Path)))
 		}
+	}
+	for _, a := range p.Asked {
+		fmt.Fprintln(out, event.Escape(a))
+	}
+	if seen.Unkept > 0 {
+		fmt.Fprintf(out, "asked for: %d more files and endpoints, which are not listed\n", seen.Unkept)
 	}
 	for _, path := range p.Unused {
 		text := "no run has used it; it stays (leave it out with --prune)"

@@ -29,6 +29,8 @@ type Config struct {
 	Own      []string `json:"own"`      // what the command starts with: its interpreter is no stranger
 	Routed   []string `json:"routed"`   // where the view has the client
 	Writable []string `json:"writable"` // folders that the agent or a command can write
+	Shown    []string `json:"shown"`    // folders that are shown as the host has them: what is missing there is missing
+	Stage    string   `json:"stage"`    // what becomes the orchestrator, and tries the doors before that
 	Late     bool     `json:"late"`     // part of the run is over already
 }
 
@@ -39,6 +41,8 @@ const (
 	maxGone   = 1 << 12
 	maxNames  = 16 // of one image, each
 	maxName   = 1024
+
+	maxAttempts = 1 << 10
 )
 
 // Recorder is a Handler. Its result goes to a writer that another process reads.
@@ -48,6 +52,8 @@ type Recorder struct {
 	failed error // of out
 
 	images map[key]*learn.Image
+	tried  map[attempt]*learn.Attempt
+	sent   map[string]uint64 // by signal
 	procs  *procs
 	seen   learn.Observation
 	last   agent.Stats
@@ -62,7 +68,8 @@ type key struct {
 
 // New returns a Recorder that writes to out.
 func New(c Config, out io.Writer) *Recorder {
-	r := &Recorder{config: c, out: json.NewEncoder(out), images: map[key]*learn.Image{}, procs: newProcs()}
+	r := &Recorder{config: c, out: json.NewEncoder(out), images: map[key]*learn.Image{}, tried: map[attempt]*learn.Attempt{},
+		sent: map[string]uint64{}, procs: newProcs()}
 	r.seen.Losses.Late = c.Late
 	return r
 }
@@ -94,6 +101,12 @@ func (r *Recorder) Finish(whole bool) error {
 	for _, i := range r.images {
 		o.Images = append(o.Images, *i)
 	}
+	for _, a := range r.tried {
+		o.Attempts = append(o.Attempts, *a)
+	}
+	for name, count := range r.sent {
+		o.Signals = append(o.Signals, learn.Signal{Name: name, Sent: count})
+	}
 	o.Sort()
 	r.write(learn.Message{Observation: o})
 	if r.failed != nil {
@@ -121,6 +134,9 @@ func (r *Recorder) Event(e *agent.Event) {
 		r.mapped(e, p)
 	case agent.Denial:
 		r.refused(e, p)
+		r.attempted(e, p)
+	case agent.Tried:
+		r.attempted(e, p)
 	}
 }
 

@@ -245,3 +245,68 @@ func TestManyNamesLeaveTheLeast(t *testing.T) {
 		t.Errorf("got %q and %q", a, b)
 	}
 }
+
+func TestWhatWasAskedForIsKept(t *testing.T) {
+	c := config
+	c.Shown, c.Stage = []string{"/usr"}, "/bin/sharness-init"
+	address := func(port byte) []byte { return []byte{unix.AF_INET, 0, 0, port, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0} }
+	o := run(t, c, func(s script) {
+		tried := func(pid int, e agent.Event) {
+			e.Kind, e.Proc, e.Exe.Text = agent.Tried, who(pid, 1), "/opt/agent/agent"
+			s.Event(&e)
+		}
+		for range 3 {
+			tried(2, agent.Event{NR: unix.SYS_OPENAT, Errno: unix.ENOENT, Asked: agent.Text{Text: "/srv/../srv/x"}})
+		}
+		tried(2, agent.Event{NR: unix.SYS_OPENAT, Errno: unix.ENOENT, Asked: agent.Text{Text: "x"}, Base: agent.Text{Text: "/srv"}})
+		tried(2, agent.Event{NR: unix.SYS_OPENAT, Errno: unix.ENOENT, Args: [6]uint64{2: unix.O_WRONLY | unix.O_CREAT}, Asked: agent.Text{Text: "/srv/x"}})
+		tried(2, agent.Event{NR: unix.SYS_NEWFSTATAT, Errno: unix.ENOENT, Asked: agent.Text{Text: "/srv/y"}})
+		tried(2, agent.Event{NR: unix.SYS_MKDIRAT, Errno: unix.EROFS, Asked: agent.Text{Text: "/usr/new"}})
+		tried(2, agent.Event{NR: unix.SYS_EXECVE, Errno: unix.ENOENT, Asked: agent.Text{Text: "/srv/tool"}})
+		tried(2, agent.Event{NR: unix.SYS_CONNECT, Errno: unix.ECONNREFUSED, Address: address(80), Socket: &agent.Socket{Family: unix.AF_INET, Type: unix.SOCK_STREAM}})
+		for range 2 {
+			tried(2, agent.Event{NR: unix.SYS_KILL, Args: [6]uint64{3, uint64(unix.SIGTERM)}})
+		}
+		tried(2, agent.Event{NR: unix.SYS_TGKILL, Args: [6]uint64{3, 3, 35}})
+		tried(2, agent.Event{NR: unix.SYS_KILL, Args: [6]uint64{3, 0}})
+		// What is missing there is missing, what is the view's own says nothing, and what cannot be read either.
+		for _, path := range []string{"/usr/x", "/ws/x", "/tmp/x", "/proc/1/x", "/dev/x", "/run/sharness/x", "/a\nb", "x"} {
+			tried(2, agent.Event{NR: unix.SYS_OPENAT, Errno: unix.ENOENT, Asked: agent.Text{Text: path}})
+		}
+		tried(2, agent.Event{NR: unix.SYS_OPENAT, Errno: unix.ENOENT, Asked: agent.Text{Text: "/srv/cut", Truncated: true}})
+		tried(2, agent.Event{NR: unix.SYS_GETPID, Errno: unix.ENOENT, Asked: agent.Text{Text: "/srv/z"}})
+		// A program that will run in a sandbox, and the stage, are not the agent.
+		s.fork(2, 3)
+		s.plain(3, "/usr/bin/zsh")
+		tried(3, agent.Event{NR: unix.SYS_OPENAT, Errno: unix.ENOENT, Asked: agent.Text{Text: "/srv/shell"}})
+		s.Event(&agent.Event{Kind: agent.Tried, Proc: who(2, 1), Exe: agent.Text{Text: c.Stage}, NR: unix.SYS_OPENAT, Errno: unix.ENOENT, Asked: agent.Text{Text: "/srv/stage"}})
+	})
+	var got []string
+	for _, a := range o.Attempts {
+		got = append(got, a.Want+" "+a.Target)
+		if !slices.Equal(a.By, []string{"/opt/agent/agent"}) {
+			t.Errorf("%s: by %q", a.Target, a.By)
+		}
+	}
+	want := []string{"connect tcp 127.0.0.1:80", "exec /srv/tool", "read /srv/x", "read /srv/y", "write /srv/x", "write /usr/new"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+	}
+	if want := []learn.Signal{{Name: "35", Sent: 1}, {Name: "SIGTERM", Sent: 2}}; !slices.Equal(o.Signals, want) {
+		t.Errorf("signals: got %+v, want %+v", o.Signals, want)
+	}
+	if len(o.Losses.Missing()) > 0 || o.Unkept > 0 {
+		t.Errorf("missing %q, unkept %d", o.Losses.Missing(), o.Unkept)
+	}
+}
+
+func TestAttemptsBeyondWhatIsKeptAreCounted(t *testing.T) {
+	o := run(t, config, func(s script) {
+		for i := range maxAttempts + 7 {
+			s.Event(&agent.Event{Kind: agent.Tried, Proc: who(2, 1), NR: unix.SYS_OPENAT, Errno: unix.ENOENT, Asked: agent.Text{Text: fmt.Sprintf("/srv/%d", i)}})
+		}
+	})
+	if len(o.Attempts) != maxAttempts || o.Unkept != 7 || len(o.Losses.Missing()) > 0 {
+		t.Errorf("%d kept, %d not, missing %q", len(o.Attempts), o.Unkept, o.Losses.Missing())
+	}
+}
