@@ -213,6 +213,8 @@ func (s *Session) attachPinned(v *view, path string, access uint64) {
 type ChangedError struct {
 	What           string // pinned file, or integrity
 	Path, Old, New string
+
+	Also []*ChangedError // more of the same kind
 }
 
 func (e *ChangedError) Error() string {

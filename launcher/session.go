@@ -212,6 +212,7 @@ func (s *Session) checkCommand(manifestPath string) error {
 // the host between the hash and the exec is not what the view holds.
 func (s *Session) pin() error {
 	s.pins = map[string]*os.File{}
+	var changed []*ChangedError // all of them: an update seldom changes one file alone
 	one := func(path, sum string) error {
 		mnt, err := cloneMount(path, clone{set: attrPinned, clear: unix.MOUNT_ATTR_NOEXEC})
 		if errors.Is(err, os.ErrNotExist) && s.learn != nil {
@@ -226,7 +227,7 @@ func (s *Session) pin() error {
 			return refusef("pinned file %s: %w", path, err)
 		}
 		if got != sum && s.learn == nil {
-			return &ChangedError{What: "pinned file", Path: path, Old: sum, New: got}
+			changed = append(changed, &ChangedError{What: "pinned file", Path: path, Old: sum, New: got})
 		}
 		return nil
 	}
@@ -239,6 +240,10 @@ func (s *Session) pin() error {
 		if err := one(l.Path, l.SHA256); err != nil {
 			return err
 		}
+	}
+	if len(changed) > 0 {
+		changed[0].Also = changed[1:]
+		return changed[0]
 	}
 	return nil
 }

@@ -199,11 +199,11 @@ func sameCommand(name string, m *manifest.Manifest) error {
 	return nil
 }
 
-// asExit gives an error its exit status, and a changed file the command that accepts it.
+// asExit gives an error its exit status, and changed files the one command that accepts them.
 func asExit(err error, path string) error {
 	var changed *launcher.ChangedError
 	if errors.As(err, &changed) {
-		return &exitError{126, fmt.Errorf("%w; if you updated it: sudo sharness manifest pin -m %s %s", changed, pin.Quote(path), pin.Quote(changed.Path))}
+		return &exitError{126, accept(changed, path)}
 	}
 	var refused *launcher.Refused
 	if errors.As(err, &refused) {
