@@ -75,6 +75,7 @@ type run struct {
 	relay    *keeper
 	netns    *os.File
 	hosts    []hostEntry
+	naming   *naming // of a session that learns
 	before   *stateFiles
 
 	signals      *interrupts
@@ -433,6 +434,12 @@ func (r *run) startNetwork() error {
 	if err != nil {
 		return err
 	}
+	var learn *relay.Learn
+	if r.s.learn != nil {
+		if addrs, learn, err = r.learnNames(addrs); err != nil {
+			return err
+		}
+	}
 	var listeners []*os.File
 	if r.s.lacks(sidedoor.Net) {
 		r.netns, err = os.Open("/proc/self/ns/net")
@@ -442,7 +449,10 @@ func (r *run) startNetwork() error {
 		return err
 	}
 	r.hosts = hosts
-	if len(eps) == 0 {
+	if learn != nil { // what is told goes behind the queries
+		listeners = slices.Insert(listeners, len(eps)+1, r.naming.out)
+	}
+	if len(listeners) == 0 {
 		return nil
 	}
 	progs, err := helperFilter(filter.Options{Network: true, Files: true})
@@ -452,7 +462,7 @@ func (r *run) startNetwork() error {
 	uid := helperUID(r.s.UID, helperRelay)
 	r.relay, err = keep("sharness-relay", r.events, func() (*helperProcess, error) {
 		return r.sp.startHelper(helperSpec{name: "sharness-relay", uid: uid, gid: uid, events: r.sink.ends[feedRelay], extra: listeners,
-			config: relay.Config{Session: r.s.ID, Endpoints: eps, LandlockABI: r.s.helperLandlockABI(), Seccomp: progs}})
+			config: relay.Config{Session: r.s.ID, Endpoints: eps, Learn: learn, LandlockABI: r.s.helperLandlockABI(), Seccomp: progs}})
 	}, r.closed)
 	return err
 }
@@ -523,6 +533,9 @@ func (r *run) close() error {
 	}
 	if r.relay != nil {
 		r.relay.stop()
+	}
+	if err := r.naming.named(); err != nil {
+		r.o.Notice("what was learned of names could not be read: " + err.Error())
 	}
 	if r.netns != nil {
 		r.netns.Close()

@@ -3,8 +3,12 @@ package launcher
 import (
 	"errors"
 	"io"
+	"net"
 	"os"
 	"slices"
+
+	"github.com/sharness/sharness/event"
+	"github.com/sharness/sharness/launcher/relay"
 )
 
 // Learn makes of a session one in which everything of the system may be executed, and recorded. All layers but the
@@ -15,11 +19,67 @@ type Learn struct {
 	Trees []string
 	// Ring is how many bytes of records may wait to be read; 0 leaves it to the tracer.
 	Ring uint32
+	// Network carries the orchestrator's connections to any public name, on networkPorts: an open gap that the user chose.
+	Network bool
+	// Names reads to its end what is told of names that were looked up, and of what connected to them (ReadNames), as Observe does.
+	Names func(io.Reader) error
 	// Peaks are filled in while the session runs.
 	Peaks Peaks
 	// Observe reads the recorder's messages to their end. It runs beside the session and returns before Enforce does. What it
 	// reads was written by a process that reads what the agent chose.
 	Observe func(io.Reader) error
+}
+
+// Name is what the relay of a session that learns tells of a name.
+type Name = relay.Told
+
+// ReadNames reads what it tells, to its end.
+func ReadNames(r io.Reader) ([]Name, error) { return relay.ReadTold(r) }
+
+// networkPorts are those on which Learn.Network carries.
+var networkPorts = []uint16{80, 443}
+
+// naming is what a relay gets to learn names with.
+type naming struct {
+	out    *os.File // the relay's end; ours to close, so that one that is started again can go on
+	result chan error
+}
+
+// learnNames prepares a relay that learns: it is asked for names instead of a name server that there is none of inside.
+func (r *run) learnNames(addrs []listenAddr) ([]listenAddr, *relay.Learn, error) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	l := r.s.learn
+	r.naming = &naming{out: out, result: make(chan error, 1)}
+	go func() {
+		r.naming.result <- errors.Join(l.Names(in), in.Close())
+	}()
+	addrs = append(addrs, listenAddr{ip: net.IPv4(127, 0, 0, 1), port: 53, queries: true})
+	config := &relay.Learn{Open: l.Network}
+	if !l.Network {
+		return addrs, config, nil
+	}
+	config.Ports = networkPorts
+	for i := range addrs {
+		addrs[i].shared = slices.Contains(networkPorts, addrs[i].port)
+	}
+	for _, port := range networkPorts {
+		addrs = append(addrs, listenAddr{ip: net.IPv4zero, port: port, shared: true})
+	}
+	const gap = "learn: every public name can be reached, on ports 80 and 443, as --learn-network asked for"
+	r.o.Notice(gap)
+	r.events.Send(event.Event{Type: event.LayerOpen, Layer: "connect", Door: "net-host", Cause: "--learn-network", Detail: gap})
+	return addrs, config, nil
+}
+
+// named ends the learning of names and returns what Names says. The relay has ended.
+func (n *naming) named() error {
+	if n == nil {
+		return nil
+	}
+	return errors.Join(n.out.Close(), <-n.result)
 }
 
 // learnConfig is what the recorder in sharness-agent has to know.

@@ -11,11 +11,13 @@ import (
 
 // listenAddr is one listener that a network namespace is made with.
 type listenAddr struct {
-	ip   net.IP
-	port uint16
+	ip      net.IP
+	port    uint16
+	queries bool // UDP instead of TCP: a socket on which a name server is asked
+	shared  bool // another listener has the port on a certain address, or on all
 }
 
-// newNetNS makes a network namespace with loopback alone and the given TCP listeners in it. It works on a thread that
+// newNetNS makes a network namespace with loopback alone and the given listeners in it. It works on a thread that
 // ends with it, since the namespace of a thread that was moved must not be handed to other goroutines.
 func newNetNS(addrs []listenAddr) (ns *os.File, listeners []*os.File, err error) {
 	done := make(chan struct{})
@@ -74,14 +76,28 @@ func listen(a listenAddr) (*os.File, error) {
 		family = unix.AF_INET6
 		sa = &unix.SockaddrInet6{Port: int(a.port), Addr: [16]byte(a.ip.To16())}
 	}
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_TCP)
+	typ, proto := unix.SOCK_STREAM, unix.IPPROTO_TCP
+	if a.queries {
+		typ, proto = unix.SOCK_DGRAM, unix.IPPROTO_UDP
+	}
+	fd, err := unix.Socket(family, typ|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, proto)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s port %d: %w", a.ip, a.port, err)
 	}
 	f := os.NewFile(uintptr(fd), fmt.Sprintf("listener %s port %d", a.ip, a.port))
+	if a.shared {
+		// Whoever asks for the certain address gets its listener. No other uid can share the port.
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+			f.Close()
+			return nil, fmt.Errorf("share port %d: %w", a.port, err)
+		}
+	}
 	if err := unix.Bind(fd, sa); err != nil {
 		f.Close()
 		return nil, fmt.Errorf("bind %s port %d: %w", a.ip, a.port, err)
+	}
+	if a.queries {
+		return f, nil
 	}
 	if err := unix.Listen(fd, 128); err != nil {
 		f.Close()

@@ -22,7 +22,7 @@ import (
 // orchestratorView builds what the orchestrator sees. The trees come first, the pinned files and the client upon them
 // last, so that nothing covers what may be executed.
 func (s *Session) orchestratorView(hosts []hostEntry) (*view, error) {
-	m, v := s.Manifest, &view{}
+	m, v := s.Manifest, &view{queried: s.learn != nil}
 	ok := false
 	defer func() {
 		if !ok {

@@ -113,7 +113,7 @@ func (s *Session) endpoints() (addrs []listenAddr, hosts []hostEntry, eps []rela
 			told[c.Name] = true
 			hosts = append(hosts, hostEntry{ip.String(), c.Name})
 		}
-		addrs = append(addrs, listenAddr{ip, c.Port})
+		addrs = append(addrs, listenAddr{ip: ip, port: c.Port})
 		eps = append(eps, relay.Endpoint{Name: c.Name, Port: c.Port, TLS: c.TLS, Upstream: net.JoinHostPort(c.Name, fmt.Sprint(c.Port))})
 	}
 	return addrs, hosts, eps, nil
@@ -128,6 +128,11 @@ func (s *Session) orchestratorPlan(v *view, set *protect.Set, argv, env []string
 		if !slices.Contains(layer.TCP, c.Port) {
 			layer.TCP = append(layer.TCP, c.Port)
 		}
+	}
+	if s.learn != nil && s.learn.Network {
+		layer.TCP = append(layer.TCP, networkPorts...)
+		slices.Sort(layer.TCP)
+		layer.TCP = slices.Compact(layer.TCP)
 	}
 	return &stage.Plan{
 		Hostname: viewHostname,

@@ -30,6 +30,8 @@ type view struct {
 	links  []stage.Link
 	rules  []confine.PathRule
 	fds    []*os.File
+
+	queried bool // a name server is there: a session that learns tells what it is asked for
 }
 
 // close lets go of what was not attached.
@@ -143,8 +145,12 @@ func (v *view) identity(id, home, shell string, hosts []hostEntry) {
 	}
 	add("/etc/passwd", fmt.Sprintf("root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nagent:x:%s:%s:agent:%s:%s\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n", id, id, home, shell))
 	add("/etc/group", fmt.Sprintf("root:x:0:\ntty:x:5:\nagent:x:%s:\nnogroup:x:65534:\n", id))
-	add("/etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: files\nservices: files\nprotocols: files\n")
-	add("/etc/resolv.conf", "# no resolver: what may be reached is in /etc/hosts\n")
+	names, resolver := "files", "# no resolver: what may be reached is in /etc/hosts\n"
+	if v.queried {
+		names, resolver = "files dns", "# learn: what is looked up is told, and known to nobody\nnameserver 127.0.0.1\noptions timeout:2 attempts:2\n"
+	}
+	add("/etc/nsswitch.conf", "passwd: files\ngroup: files\nshadow: files\nhosts: "+names+"\nservices: files\nprotocols: files\n")
+	add("/etc/resolv.conf", resolver)
 	add("/etc/hostname", viewHostname+"\n")
 	var b strings.Builder
 	fmt.Fprintf(&b, "127.0.0.1 localhost %s\n::1 localhost\n", viewHostname)

@@ -42,6 +42,13 @@ func (c *checker) endpoints(list []Endpoint) {
 	}
 }
 
+// EndpointName reports whether name can stand under connect as a DNS name: it is none that means this host, and no address.
+func EndpointName(name string) bool {
+	var c checker
+	c.endpointName("", name)
+	return c.first == nil && !Loopback(name)
+}
+
 func (c *checker) endpointName(key, name string) {
 	if Loopback(name) {
 		return

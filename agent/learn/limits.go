@@ -2,6 +2,7 @@ package learn
 
 import (
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/sharness/sharness/manifest"
@@ -27,6 +28,16 @@ func (f *fold) limits() {
 	}
 	if n := power(uint64(in.Orchestrator.Memory)); n > uint64(d.Limits.Memory) {
 		m.Limits.Memory = manifest.Size(n)
+	}
+}
+
+// endpoints adds what was reached to what may be.
+func (f *fold) endpoints() {
+	m := f.p.Manifest
+	for _, e := range f.in.Reached {
+		if !slices.ContainsFunc(m.Connect, func(x manifest.Endpoint) bool { return x.Name == e.Name && x.Port == e.Port }) {
+			m.Connect = append(m.Connect, e)
+		}
 	}
 }
 

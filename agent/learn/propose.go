@@ -55,6 +55,7 @@ type Input struct {
 	// Attempts are those of Seen of which this host has something, made fit: a write is of the folder that is there.
 	Attempts []Attempt
 	Peaks    manifest.LearnedPeaks
+	Reached  []manifest.Endpoint // beyond what is listed, because somebody opened the network for this run
 }
 
 // Proposal is a manifest for a person to accept.
@@ -86,6 +87,7 @@ func Propose(in Input) (*Proposal, error) {
 	if err := f.former(); err != nil {
 		return nil, err
 	}
+	f.endpoints()
 	f.limits()
 	f.header()
 	f.p.Asked = asked(in.Attempts)

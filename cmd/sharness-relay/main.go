@@ -42,15 +42,21 @@ func run() error {
 	var listeners []*net.TCPListener
 	for i, e := range config.Endpoints {
 		fd := firstListener + i
-		l, err := net.FileListener(os.NewFile(uintptr(fd), "listener"))
+		l, err := listener(fd)
 		if err != nil {
 			return fmt.Errorf("listener of %s: %w", e.Name, err)
 		}
-		tcp, ok := l.(*net.TCPListener)
-		if !ok {
-			return fmt.Errorf("listener of %s is %s", e.Name, l.Addr().Network())
+		listeners, keep = append(listeners, l), append(keep, fd)
+	}
+	var learning *relay.Learning
+	if config.Learn != nil {
+		first := firstListener + len(config.Endpoints)
+		if learning, err = learns(config.Learn, first); err != nil {
+			return err
 		}
-		listeners, keep = append(listeners, tcp), append(keep, fd)
+		for i := range 2 + len(config.Learn.Ports) {
+			keep = append(keep, first+i)
+		}
 	}
 	drop, err := config.Drop(keep)
 	if err != nil {
@@ -61,7 +67,36 @@ func run() error {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	return relay.Serve(ctx, config, listeners, events)
+	return relay.Serve(ctx, config, listeners, learning, events)
+}
+
+func listener(fd int) (*net.TCPListener, error) {
+	l, err := net.FileListener(os.NewFile(uintptr(fd), "listener"))
+	if err != nil {
+		return nil, err
+	}
+	tcp, ok := l.(*net.TCPListener)
+	if !ok {
+		return nil, fmt.Errorf("is %s", l.Addr().Network())
+	}
+	return tcp, nil
+}
+
+// learns takes what a session that learns has besides: a socket for queries, where to tell, and a listener for each port.
+func learns(l *relay.Learn, first int) (*relay.Learning, error) {
+	dns, err := net.FilePacketConn(os.NewFile(uintptr(first), "queries"))
+	if err != nil {
+		return nil, fmt.Errorf("socket for queries: %w", err)
+	}
+	out := &relay.Learning{DNS: dns, Told: os.NewFile(uintptr(first+1), "told")}
+	for i, port := range l.Ports {
+		tcp, err := listener(first + 2 + i)
+		if err != nil {
+			return nil, fmt.Errorf("listener of port %d: %w", port, err)
+		}
+		out.Listeners = append(out.Listeners, tcp)
+	}
+	return out, nil
 }
 
 func readConfig() (relay.Config, error) {

@@ -28,6 +28,7 @@ type learnFlags struct {
 	merge, prune, yes bool
 	accept            []string
 	ring              string
+	network           bool
 }
 
 func newLearnCmd() *cobra.Command {
@@ -54,6 +55,7 @@ refused to start, or had to leave files out (with --yes that is a warning), 127 
 	cmd.Flags().BoolVar(&f.prune, "prune", false, "with --merge: leave out what no run has used")
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "approve the proposal at once; files that are refused are left out with a warning")
 	cmd.Flags().StringArrayVar(&f.accept, "accept", nil, "pin `PATH` although it is set-uid or many programs in one (may be repeated)")
+	cmd.Flags().BoolVar(&f.network, "learn-network", false, "let CMD reach every public name, on ports 80 and 443, and propose what it reached: an open gap, and logged as one")
 	cmd.Flags().StringVar(&f.ring, "ring", manifest.Size(agent.DefaultRing).String(), "`SIZE` of the memory for records that wait to be read, a power of two; more, if records were lost")
 	cmd.Flags().SetInterspersed(false)
 	return cmd
@@ -87,10 +89,12 @@ func (f *learnFlags) run(args []string) error {
 	o.Manifest = l.runs()
 	var seen *learn.Observation
 	var unread error
-	o.Learn = &launcher.Learn{Trees: l.trees(), Ring: ring, Observe: func(r io.Reader) error {
+	o.Learn = &launcher.Learn{Trees: l.trees(), Ring: ring, Network: f.network, Names: func(r io.Reader) (err error) {
+		l.names, err = launcher.ReadNames(r)
+		return drained(r, err)
+	}, Observe: func(r io.Reader) error {
 		seen, unread = learn.Read(r, progress())
-		_, err := io.Copy(io.Discard, r) // the recorder must not wait for a reader that gave up
-		return err
+		return drained(r, nil)
 	}}
 	l.began, l.used = time.Now(), &o.Learn.Peaks
 	status, err := launcher.Enforce(o)
@@ -101,6 +105,12 @@ func (f *learnFlags) run(args []string) error {
 		return &exitError{125, fmt.Errorf("nothing was learned: %w", cmp.Or(unread, errors.New("the run ended before it was recorded")))}
 	}
 	return l.finish(seen, status)
+}
+
+// drained reads the rest: who writes must not wait for a reader that gave up.
+func drained(r io.Reader, err error) error {
+	_, rest := io.Copy(io.Discard, r)
+	return cmp.Or(err, rest)
 }
 
 // ringSize reads --ring.
@@ -146,6 +156,7 @@ type learning struct {
 	workspace string
 	began     time.Time
 	used      *launcher.Peaks
+	names     []launcher.Name // that were looked up or connected to
 }
 
 // begin reads the manifest in force, or renders the profile as manifest new does, and pins what the command needs to

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,6 +46,33 @@ func (l *learning) attempts(seen *learn.Observation) []learn.Attempt {
 		a.Target = target
 		all = append(all, a)
 	}
+	return append(all, l.lookups()...)
+}
+
+// lookups are the names that were asked for, but for those that something has connected to: their ports are known.
+func (l *learning) lookups() []learn.Attempt {
+	var all []learn.Attempt
+	for _, t := range l.names {
+		port := func(u launcher.Name) bool { return u.Name == t.Name && u.Port != 0 }
+		reached := func(u launcher.Name) bool { return u.Name == t.Name && u.Port == t.Port && u.Reached }
+		switch {
+		case t.Port == 0 && !slices.ContainsFunc(l.names, port):
+			all = append(all, learn.Attempt{Want: learn.WantName, Target: t.Name})
+		case t.Port != 0 && !slices.ContainsFunc(l.names, reached):
+			all = append(all, learn.Attempt{Want: string(agent.WantConnect), Target: "tcp " + net.JoinHostPort(t.Name, strconv.Itoa(int(t.Port)))})
+		}
+	}
+	return all
+}
+
+// reached are the endpoints that --learn-network let through, and that the manifest has not yet.
+func (l *learning) reached() []manifest.Endpoint {
+	var all []manifest.Endpoint
+	for _, t := range l.names {
+		if t.Reached {
+			all = append(all, manifest.Endpoint{Name: t.Name, Port: t.Port, TLS: manifest.TLS(t.TLS)})
+		}
+	}
 	return all
 }
 
@@ -74,6 +102,11 @@ func (l *learning) endpoint(target string) (string, bool) {
 	for name, ip := range launcher.Inside(l.start.Connect) {
 		if ip.String() == host {
 			return proto + " " + net.JoinHostPort(name, port), true
+		}
+	}
+	for _, t := range l.names {
+		if t.Address.IsValid() && t.Address.String() == host {
+			return proto + " " + net.JoinHostPort(t.Name, port), true
 		}
 	}
 	return target, true

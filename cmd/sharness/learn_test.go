@@ -99,6 +99,40 @@ echo flooded
 read -r go
 `
 
+// TestLearnShowsItsProgressAndThenTheSummary: on a terminal that the agent does not draw on.
+func TestLearnShowsItsProgressAndThenTheSummary(t *testing.T) {
+	master, slave := terminal(t)
+	r := prepareLearn(t, "test-learn-progress")
+	r.cmd.Stderr = slave
+	r.begin()
+	if err := slave.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.say("20")
+	shown := bufio.NewReader(master)
+	var text strings.Builder
+	for !regexp.MustCompile(`learning: [0-9]+ images, (2[1-9]|[3-9][0-9]) execs, [0-9]+ mappings, 0 lost`).MatchString(text.String()) {
+		part, err := shown.ReadString('\r')
+		if text.WriteString(part); err != nil {
+			t.Fatalf("%v: no progress in %q", err, text.String())
+		}
+	}
+	r.hear("flooded")
+	r.say("go")
+	rest, _ := io.ReadAll(shown) // EIO at its end
+	if err := r.cmd.Wait(); err != nil {
+		t.Errorf("%v\n%s", err, rest)
+	}
+	for _, want := range []string{`(?m)^(.*\r)?\x1b\[K?.*WHAT +RUN +MAPPED +PATH +HOW`, `(?m)^program +20 +0 +/usr/bin/true +run by `, `(?m)^script +1 .*/bin/flood`, `(?m)^approved `} {
+		if !regexp.MustCompile(want).Match(rest) {
+			t.Errorf("the summary lacks %q:\n%s", want, rest)
+		}
+	}
+	if i := bytes.Index(rest, []byte("WHAT")); bytes.Contains(rest[max(i, 0):], []byte("learning: ")) {
+		t.Errorf("progress after the summary:\n%s", rest)
+	}
+}
+
 // learnRun is a learn session of floodScript, up to its first word.
 type learnRun struct {
 	*testing.T
@@ -111,6 +145,13 @@ type learnRun struct {
 }
 
 func startLearn(t *testing.T, name string, flags ...string) *learnRun {
+	t.Helper()
+	r := prepareLearn(t, name, flags...)
+	r.begin()
+	return r
+}
+
+func prepareLearn(t *testing.T, name string, flags ...string) *learnRun {
 	t.Helper()
 	kerneltest.RequireRoot(t)
 	dir := sessionRoot(t)
@@ -132,12 +173,16 @@ func startLearn(t *testing.T, name string, flags ...string) *learnRun {
 		t.Fatal(err)
 	}
 	r.in, r.out = in, bufio.NewReader(out)
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = r.cmd.Process.Kill() })
-	r.hear("ready")
 	return r
+}
+
+func (r *learnRun) begin() {
+	r.Helper()
+	if err := r.cmd.Start(); err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = r.cmd.Process.Kill() })
+	r.hear("ready")
 }
 
 func (r *learnRun) hear(want string) {

@@ -29,6 +29,7 @@ type Config struct {
 	Session   string     `json:"session"`
 	Endpoints []Endpoint `json:"endpoints"`
 	Limits    Limits     `json:"limits"`
+	Learn     *Learn     `json:"learn,omitempty"`
 
 	LandlockABI int      `json:"landlock_abi"` // of the host; see Drop
 	Seccomp     [][]byte `json:"seccomp"`      // filter.Compile of a helper with Files and Network

@@ -38,6 +38,9 @@ func (c Config) Drop(keep []int) (confine.Drop, error) {
 		}
 		ports = append(ports, port)
 	}
+	if c.Learn != nil {
+		ports = append(ports, c.Learn.Ports...)
+	}
 	slices.Sort(ports)
 	dirs := []string{filepath.Dir(resolvConf)}
 	target, err := filepath.EvalSymlinks(resolvConf)

@@ -15,7 +15,13 @@ import (
 
 // handle carries one connection from its first byte to its last and closes both sides.
 func (s *server) handle(ctx context.Context, i int, client *net.TCPConn) {
-	e := s.config.Endpoints[i]
+	e, known := s.endpoint(i, client)
+	if !known {
+		s.counter[i].refused.Add(1)
+		s.report.denied(i, e, "net-host", "to an address that was given out for no name", "")
+		reset(client)
+		return
+	}
 	client.SetKeepAliveConfig(keepAlive)
 
 	var hello []byte
@@ -26,20 +32,21 @@ func (s *server) handle(ctx context.Context, i int, client *net.TCPConn) {
 			err = e.checkHello(body)
 		}
 		if err != nil {
-			s.refuse(i, client, err)
+			s.refuse(i, e, client, err)
 			return
 		}
 		client.SetReadDeadline(time.Time{})
 		hello = raw
 	}
 
-	upstream, err := e.dial(ctx)
+	upstream, err := s.dial(e, ctx)
+	s.learned.carried(e, err == nil)
 	if err != nil {
 		s.counter[i].failed.Add(1)
 		if errors.Is(err, errRebind) {
-			s.report.denied(i, "net-host", err.Error(), "")
+			s.report.denied(i, e, "net-host", err.Error(), "")
 		} else if ctx.Err() == nil {
-			s.report.upstream(i, err)
+			s.report.upstream(i, e, err)
 		}
 		reset(client)
 		return
@@ -52,13 +59,13 @@ func (s *server) handle(ctx context.Context, i int, client *net.TCPConn) {
 	}
 	if _, err := upstream.Write(hello); err != nil {
 		s.counter[i].failed.Add(1)
-		s.report.upstream(i, err)
+		s.report.upstream(i, e, err)
 		reset(client)
 		reset(upstream)
 		return
 	}
 	s.counter[i].sent.Add(int64(len(hello)))
-	s.pipe(i, client, upstream)
+	s.pipe(i, e, client, upstream)
 }
 
 // checkHello holds a ClientHello to the endpoint's name.
@@ -74,7 +81,7 @@ func (e Endpoint) checkHello(body []byte) error {
 }
 
 // pipe passes bytes both ways until both sides have ended or one has failed. After this neither is open.
-func (s *server) pipe(i int, client, upstream *net.TCPConn) {
+func (s *server) pipe(i int, e Endpoint, client, upstream *net.TCPConn) {
 	var ended atomic.Bool // one direction is through
 	back := make(chan struct{})
 	go func() {
@@ -84,21 +91,20 @@ func (s *server) pipe(i int, client, upstream *net.TCPConn) {
 		close(back)
 	}()
 
-	s.endOf(s.forward(i, client, upstream, &ended), client, upstream, &ended)
+	s.endOf(s.forward(i, e, client, upstream, &ended), client, upstream, &ended)
 	<-back
 	upstream.Close()
 	client.Close()
 }
 
 // forward is the client's direction: a TLS handshake is watched to its second flight, the rest is not looked at.
-func (s *server) forward(i int, client, upstream *net.TCPConn, ended *atomic.Bool) error {
-	e := s.config.Endpoints[i]
+func (s *server) forward(i int, e Endpoint, client, upstream *net.TCPConn, ended *atomic.Bool) error {
 	if e.TLS == manifest.TLSSNI {
 		err := relaySecondHello(client, counted{upstream, &s.counter[i].sent}, e.checkHello)
 		var r *refusal
 		if errors.As(err, &r) {
 			s.counter[i].refused.Add(1)
-			s.report.denied(i, "net-sni", "second "+r.Error(), r.asked)
+			s.report.denied(i, e, "net-sni", "second "+r.Error(), r.asked)
 			return err
 		}
 		if err == io.EOF {
@@ -143,15 +149,15 @@ func (s *server) endOf(err error, src, dst *net.TCPConn, ended *atomic.Bool) {
 }
 
 // refuse ends a connection whose hello may not pass: an alert that a TLS library turns into a message, then the end.
-func (s *server) refuse(i int, client *net.TCPConn, err error) {
+func (s *server) refuse(i int, e Endpoint, client *net.TCPConn, err error) {
 	s.counter[i].refused.Add(1)
 	var r *refusal
 	switch {
 	case errors.As(err, &r):
-		s.report.denied(i, "net-sni", r.Error(), r.asked)
+		s.report.denied(i, e, "net-sni", r.Error(), r.asked)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		r = &refusal{reason: fmt.Sprintf("not complete after %v", s.helloTimeout)}
-		s.report.denied(i, "net-sni", r.Error(), "")
+		s.report.denied(i, e, "net-sni", r.Error(), "")
 	default: // the client left: connection pools open connections they never use
 		reset(client)
 		return

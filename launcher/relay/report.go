@@ -28,6 +28,7 @@ type reporter struct {
 
 type kind struct {
 	endpoint int
+	name     string // of what is learned, many share a listener
 	of       string
 }
 
@@ -42,8 +43,8 @@ func newReporter(config Config, events net.Conn, window time.Duration) *reporter
 }
 
 // denied reports a connection the relay refused. asked is the client's and may hold any bytes.
-func (r *reporter) denied(i int, door, reason, asked string) {
-	ev := r.event(i, event.NetDenied)
+func (r *reporter) denied(i int, e Endpoint, door, reason, asked string) {
+	ev := r.event(e, event.NetDenied)
 	ev.Door, ev.Errno, ev.Syscall = door, "EACCES", "connect"
 	ev.Cause, ev.CauseSource, ev.Detail = "relay", "observed", reason
 	if asked != "" {
@@ -54,26 +55,25 @@ func (r *reporter) denied(i int, door, reason, asked string) {
 		Person: "add the name under connect: in the manifest if this endpoint should be reachable",
 		Model:  "will not change on retry; only the endpoints of the manifest can be reached",
 	}
-	r.send(kind{i, door}, ev)
+	r.send(kind{i, e.Name, door}, ev)
 }
 
 // upstream reports that an allowed endpoint could not be reached. It is not a denial: it has no door.
-func (r *reporter) upstream(i int, err error) {
-	ev := r.event(i, event.NetFailed)
+func (r *reporter) upstream(i int, e Endpoint, err error) {
+	ev := r.event(e, event.NetFailed)
 	ev.Errno, ev.Syscall, ev.Cause, ev.CauseSource = errnoName(err), "connect", "upstream", "observed"
 	ev.Detail, _ = printable(err.Error())
-	r.send(kind{i, "upstream"}, ev)
+	r.send(kind{i, e.Name, "upstream"}, ev)
 }
 
 func (r *reporter) limit(i int, what string, max int) {
-	ev := r.event(i, event.LimitHit)
+	ev := r.event(r.config.Endpoints[i], event.LimitHit)
 	ev.Cause, ev.CauseSource = "relay", "observed"
 	ev.Detail = what + ": at most " + strconv.Itoa(max)
-	r.send(kind{i, "limit"}, ev)
+	r.send(kind{i, "", "limit"}, ev)
 }
 
-func (r *reporter) event(i int, t event.Type) event.Event {
-	e := r.config.Endpoints[i]
+func (r *reporter) event(e Endpoint, t event.Type) event.Event {
 	return event.Event{
 		Schema: event.Schema, Time: time.Now().UTC(), Session: r.config.Session, Type: t, Count: 1,
 		Target: &event.Target{Resolved: net.JoinHostPort(e.Name, strconv.Itoa(int(e.Port)))},
@@ -123,8 +123,8 @@ func (r *reporter) close(s *server) {
 		}
 		delete(r.kind, k)
 	}
-	for i := range r.config.Endpoints {
-		ev := r.event(i, event.Heartbeat)
+	for i, e := range r.config.Endpoints {
+		ev := r.event(e, event.Heartbeat)
 		ev.Detail, ev.Data, ev.Count = "relay ended", s.data(i), 0
 		r.write(ev)
 	}

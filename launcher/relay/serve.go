@@ -18,6 +18,11 @@ type server struct {
 	// Waiting times, fields so that tests need not wait for them.
 	helloTimeout      time.Duration
 	halfClosedTimeout time.Duration
+	// Endpoint.dial, but in tests of what is learned: a public name leads nowhere there.
+	dial func(Endpoint, context.Context) (*net.TCPConn, error)
+
+	learned *asked // nil: nothing is learned
+	fixed   int    // endpoints that have a name; the others are ports of what is learned
 
 	total   atomic.Int64
 	counter []counters
@@ -42,18 +47,35 @@ const (
 
 // Serve relays connections of the listeners, one for each endpoint in the order of the configuration, until the context
 // ends. It closes the listeners and every connection before it returns. events is a SOCK_DGRAM socket; it may be nil.
-func Serve(ctx context.Context, config Config, listeners []*net.TCPListener, events net.Conn) error {
+// learning goes with config.Learn.
+func Serve(ctx context.Context, config Config, listeners []*net.TCPListener, learning *Learning, events net.Conn) error {
 	if err := config.check(); err != nil {
 		return err
 	}
+	if (config.Learn == nil) != (learning == nil) {
+		return errors.New("relay: what learning needs was given without it, or not at all")
+	}
+	fixed := len(config.Endpoints)
+	var learned *asked
+	if learning != nil {
+		learned = newAsked(config.Learn.Open, learning.Told)
+		config.Endpoints, listeners = append(config.Endpoints, config.Learn.endpoints()...), append(listeners, learning.Listeners...)
+	}
 	s := newServer(config, newReporter(config, events, reportWindow))
+	s.learned, s.fixed = learned, fixed
+	if learned == nil {
+		return s.serve(ctx, listeners)
+	}
+	stop := context.AfterFunc(ctx, func() { learning.DNS.Close() })
+	defer stop()
+	s.wg.Go(func() { learned.serve(learning.DNS) })
 	return s.serve(ctx, listeners)
 }
 
 func newServer(config Config, report *reporter) *server {
 	return &server{
-		config: config, report: report,
-		helloTimeout: helloTimeout, halfClosedTimeout: halfClosedTimeout,
+		config: config, report: report, fixed: len(config.Endpoints),
+		helloTimeout: helloTimeout, halfClosedTimeout: halfClosedTimeout, dial: Endpoint.dial,
 		counter: make([]counters, len(config.Endpoints)),
 		conns:   map[*net.TCPConn]struct{}{},
 	}
