@@ -23,10 +23,13 @@ type Observation struct {
 	Images   []Image   `json:"images"`
 	Attempts []Attempt `json:"attempts,omitempty"`
 	Signals  []Signal  `json:"signals,omitempty"`
-	Unkept   uint64    `json:"unkept,omitempty"` // attempts beyond what is kept; they are hints, and nothing lacks without them
-	Execs    uint64    `json:"execs"`
-	Maps     uint64    `json:"maps"` // executable mappings of files
-	Losses   Losses    `json:"losses"`
+	// Unseen are changes of memory to executable of which the kernel side could not tell whether they were of a file, because
+	// another thread of the process was mapping. Compilers in the process do that all the time, to memory of no file.
+	Unseen uint64 `json:"unseen,omitempty"`
+	Unkept uint64 `json:"unkept,omitempty"` // attempts beyond what is kept; they are hints, and nothing lacks without them
+	Execs  uint64 `json:"execs"`
+	Maps   uint64 `json:"maps"` // executable mappings of files
+	Losses Losses `json:"losses"`
 }
 
 // Attempt is something that the agent tried and that its view, or a wall, did not let it have.

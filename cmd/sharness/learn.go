@@ -228,9 +228,9 @@ func (l *learning) renew(cmd string) error {
 		}
 		native = p.Native
 	}
-	name := m.Command[0]
+	name, moved := m.Command[0], false
 	if _, err := os.Stat(name); errors.Is(err, os.ErrNotExist) {
-		name = cmd // moved by an update
+		name, moved = cmd, true // by an update
 	} else if err := sameCommand(cmd, m); err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (l *learning) renew(cmd string) error {
 	if l.closure, err = resolveNative(l.options, name, native); err != nil {
 		return notFound(name, err)
 	}
-	if name == cmd {
+	if moved {
 		m.Command[0] = l.closure.Program
 	}
 	m.Exec, m.Libraries, m.Learned = l.closure.Exec, l.closure.Libraries, nil

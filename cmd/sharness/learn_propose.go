@@ -95,6 +95,9 @@ func (l *learning) tell(p *learn.Proposal, seen *learn.Observation, proposed str
 	for _, a := range p.Asked {
 		fmt.Fprintln(out, event.Escape(a))
 	}
+	if seen.Unseen > 0 {
+		fmt.Fprintf(out, "%d times memory was made executable while another thread was mapping: as a rule by a compiler in the process; if it was a library, enforce will deny it and say so\n", seen.Unseen)
+	}
 	if seen.Unkept > 0 {
 		fmt.Fprintf(out, "asked for: %d more files and endpoints, which are not listed\n", seen.Unkept)
 	}

@@ -182,6 +182,10 @@ func (r *Recorder) executed(e *agent.Event, p *proc) {
 
 func (r *Recorder) mapped(e *agent.Event, p *proc) {
 	r.seen.Maps++
+	if e.Base.Unreadable && e.Image == nil {
+		r.seen.Unseen++
+		return
+	}
 	if i := r.image(e, e.Base, e.Base.Text, "", p.beneath, e.Image); i != nil {
 		i.Maps++
 		i.Own = slices.Contains(r.config.Own, i.Path)

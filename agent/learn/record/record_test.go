@@ -310,3 +310,14 @@ func TestAttemptsBeyondWhatIsKeptAreCounted(t *testing.T) {
 		t.Errorf("%d kept, %d not, missing %q", len(o.Attempts), o.Unkept, o.Losses.Missing())
 	}
 }
+
+func TestMappingThatCouldNotBeLookedAtIsCounted(t *testing.T) {
+	o := run(t, config, func(s script) {
+		for range 3 {
+			s.Event(&agent.Event{Kind: agent.Map, Proc: who(2, 1), Exe: agent.Text{Text: "/opt/agent/agent"}, Base: agent.Text{Unreadable: true}})
+		}
+	})
+	if o.Unseen != 3 || len(words(o)) != 0 || len(o.Losses.Missing()) != 0 {
+		t.Errorf("%d, images %q, missing %q", o.Unseen, words(o), o.Losses.Missing())
+	}
+}
