@@ -233,7 +233,7 @@ func (r *run) open() error {
 	if r.budget, err = r.s.openBudget(one); err != nil {
 		return err
 	}
-	limits := r.s.roomFor(cgroupLimits{pids: r.s.Manifest.Limits.Pids, memory: uint64(r.s.Manifest.Limits.Memory)})
+	limits := cgroupLimits{pids: r.s.Manifest.Limits.Pids, memory: uint64(r.s.Manifest.Limits.Memory)}
 	if r.s.lacks(sidedoor.Cgroup) {
 		limits = cgroupLimits{}
 	}

@@ -28,7 +28,7 @@ func (s *Session) openBudget(one share) (*budget, error) {
 	m, b := s.Manifest, &budget{share: one}
 	all := share{weight: m.Session.CPUWeight, percent: m.Session.CPU, many: true, io: ioShare{device: one.io.device}}
 	var err error
-	b.group, err = newCgroup(s.cgroupPath("commands"), s.roomFor(cgroupLimits{pids: m.Session.Pids, memory: uint64(m.Session.Memory), share: &all}))
+	b.group, err = newCgroup(s.cgroupPath("commands"), cgroupLimits{pids: m.Session.Pids, memory: uint64(m.Session.Memory), share: &all})
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (b *budget) close() []error {
 func (sv *server) limitsFor(slot int) (cgroupLimits, error) {
 	m, b := sv.s.Manifest, sv.budget
 	joins, err := b.shares.of(slot, b.group.path, b.share)
-	lim := sv.s.roomFor(cgroupLimits{pids: m.Sandbox.Pids + stagePids, memory: uint64(m.Sandbox.Memory), joins: joins})
+	lim := cgroupLimits{pids: m.Sandbox.Pids + stagePids, memory: uint64(m.Sandbox.Memory), joins: joins}
 	if joins == nil {
 		lim.share = &b.share
 	}

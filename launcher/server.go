@@ -499,7 +499,7 @@ func (sv *server) start(files []*os.File, size uint64, first func(*sandbox) erro
 // watch waits for the end of a command, and ends it when its time is over. A command that is stopped stays so until it
 // is continued, killed or out of time.
 func (sv *server) watch(dom *domain, c *runningCommand, t manifest.Timeout) exit {
-	if t = sv.s.timeoutRoom(t); t != manifest.TimeoutNone {
+	if t != manifest.TimeoutNone {
 		timer := time.AfterFunc(time.Duration(t), func() { c.stop(wire.ReasonTimeout) })
 		defer timer.Stop()
 	}

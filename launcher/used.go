@@ -8,10 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/sharness/sharness/bashserver/wire"
-	"github.com/sharness/sharness/manifest"
 )
 
 // Used is the most that one command, or the orchestrator, took of what can be limited. What the kernel does not tell is 0.
@@ -73,32 +70,6 @@ func number(dir, name string) uint64 {
 	}
 	n, _ := strconv.ParseUint(strings.TrimSpace(string(data)), 10, 64)
 	return n
-}
-
-// learnRoom is by how much a session that learns has more of everything that is limited: with the limits themselves nothing
-// could be seen to need more than them.
-const learnRoom = 4
-
-// roomFor makes limits those of the session. Memory stays within half of the machine's, unless the manifest gives more.
-func (s *Session) roomFor(l cgroupLimits) cgroupLimits {
-	if s.learn == nil {
-		return l
-	}
-	l.pids *= learnRoom
-	var info unix.Sysinfo_t
-	if err := unix.Sysinfo(&info); err != nil || l.memory == 0 {
-		return l
-	}
-	l.memory = max(l.memory, min(l.memory*learnRoom, info.Totalram*uint64(info.Unit)/2))
-	return l
-}
-
-// timeoutRoom does the same for the time of a command.
-func (s *Session) timeoutRoom(t manifest.Timeout) manifest.Timeout {
-	if s.learn == nil || t == manifest.TimeoutNone {
-		return t
-	}
-	return t * learnRoom
 }
 
 // measure keeps what a command used, for a session that learns. The time of what may run for ever, or as a job, says nothing.

@@ -299,7 +299,7 @@ func (l *learning) runs() *manifest.Manifest {
 	m := l.start.Clone()
 	if l.former == nil {
 		l.reroute(m)
-		return m.WithDefaults()
+		return room(m.WithDefaults())
 	}
 	have := paths(m)
 	there := func(path string) bool {
@@ -318,7 +318,30 @@ func (l *learning) runs() *manifest.Manifest {
 		}
 	}
 	l.reroute(m)
-	return m.WithDefaults()
+	return room(m.WithDefaults())
+}
+
+// learnRoom is by how much a run has more of everything that learning raises: with the limits themselves nothing could be seen to
+// need more than them.
+const learnRoom = 4
+
+// room gives the manifest of a run its room. Memory stays within half of the machine's, unless the manifest gives more.
+func room(m *manifest.Manifest) *manifest.Manifest {
+	half := manifest.Size(0)
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err == nil {
+		half = manifest.Size(info.Totalram * uint64(info.Unit) / 2)
+	}
+	for _, pids := range []*int{&m.Limits.Pids, &m.Sandbox.Pids, &m.Session.Pids} {
+		*pids *= learnRoom
+	}
+	for _, memory := range []*manifest.Size{&m.Limits.Memory, &m.Sandbox.Memory, &m.Session.Memory} {
+		*memory = max(*memory, min(*memory*learnRoom, half))
+	}
+	if m.Sandbox.Timeout != manifest.TimeoutNone {
+		m.Sandbox.Timeout *= learnRoom
+	}
+	return m
 }
 
 // reroute adds the host's shells and interpreters to the routes of a run. Their scripts may lie in what the agent brings along,

