@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -175,8 +176,8 @@ func (a *asked) answer(query []byte) []byte {
 	h = dnsmessage.Header{ID: h.ID, Response: true, OpCode: h.OpCode, RecursionDesired: h.RecursionDesired, RecursionAvailable: true}
 	name := canonicalName(q.Name.String())
 	var addr netip.Addr
-	// Nothing that a manifest could not list: no address, and no name of this host.
-	ok := q.Class == dnsmessage.ClassINET && manifest.EndpointName(name)
+	// Nothing that a manifest could not list: no address or what is looked up to name one, and no name of this host.
+	ok := q.Class == dnsmessage.ClassINET && manifest.EndpointName(name) && !strings.HasSuffix(name, ".arpa")
 	if ok {
 		addr, ok = a.address(name)
 	}

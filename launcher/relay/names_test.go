@@ -192,7 +192,7 @@ func TestOpenRelayCarriesToTheNameThatWasAskedFor(t *testing.T) {
 	if got := l.get("127.64.9.9"); got != "" {
 		t.Errorf("another address says %q", got)
 	}
-	for _, name := range []string{"127.0.0.1.", "10.0.0.1.", "localhost.", "x.localhost.", "0x7f000001.", "*.example.", "."} {
+	for _, name := range []string{"127.0.0.1.", "10.0.0.1.", "localhost.", "x.localhost.", "0x7f000001.", "*.example.", "7.113.0.203.in-addr.arpa.", "."} {
 		if code, address := l.ask(name, dnsmessage.TypeA); code != dnsmessage.RCodeNameError || address != "" {
 			t.Errorf("%s: got %v %q, want that there is no such name", name, code, address)
 		}
