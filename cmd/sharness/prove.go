@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
 	"github.com/sharness/sharness/internal/prove"
@@ -63,7 +64,7 @@ nothing was attempted.`,
 					return refuse("prove: --ablate and --sandbox are for sharness itself, not for a manifest; give one or the other")
 				}
 			}
-			o.Version, o.Out, o.Err, o.Command = version, os.Stdout, os.Stderr, strings.Join(append([]string{"sharness"}, os.Args[1:]...), " ")
+			o.Version, o.Out, o.Err, o.Command = version, os.Stdout, os.Stderr, calledAs(cmd)
 			for name, to := range map[string]**os.File{jsonFile: &o.JSON, markdownFile: &o.Markdown} {
 				if name == "" {
 					continue
@@ -104,6 +105,26 @@ nothing was attempted.`,
 	completeWords(cmd, "door", doorIDs)
 	completeWords(cmd, "allow-open", doorIDs)
 	return cmd
+}
+
+// calledAs is the command line for the page, without where that goes.
+func calledAs(cmd *cobra.Command) string {
+	line := cmd.CommandPath()
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		switch list, many := f.Value.(pflag.SliceValue); {
+		case f.Name == "json" || f.Name == "markdown":
+			line += " --" + f.Name + " FILE"
+		case many:
+			for _, v := range list.GetSlice() {
+				line += " --" + f.Name + " " + v
+			}
+		case f.Value.Type() == "bool":
+			line += " --" + f.Name
+		default:
+			line += " --" + f.Name + " " + f.Value.String()
+		}
+	})
+	return line
 }
 
 // outputFile opens what the user named with no more than a new or an own regular file: prove runs as root.
