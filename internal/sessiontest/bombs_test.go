@@ -43,7 +43,7 @@ func TestBombsIdlersAndGarbageAtOnceStopNobody(t *testing.T) {
 	x := s.serve()
 	id, uid := x.id()
 	x.run("", "true")
-	before := used(t, x.cmd.Process.Pid)
+	before := x.steady()
 	bashd := x.find("sharness-bashd", anyUID(0))
 
 	stop, done := context.WithCancel(t.Context())

@@ -56,8 +56,25 @@ func used(t testing.TB, pid int) use {
 	return u
 }
 
+// steady is used once the supervisor makes nothing more for the next commands: sandboxes that wait.
+func (x *session) steady() use {
+	x.t.Helper()
+	for deadline := time.Now().Add(5 * time.Second); ; {
+		before := used(x.t, x.cmd.Process.Pid)
+		time.Sleep(200 * time.Millisecond)
+		now := used(x.t, x.cmd.Process.Pid)
+		if len(now.more(before)) == 0 && len(before.more(now)) == 0 {
+			return now
+		}
+		if time.Now().After(deadline) {
+			x.t.Fatalf("the supervisor does not come to rest: %v, then %v", before, now)
+		}
+	}
+}
+
 // wantNoMore compares the supervisor with what it held before. What is made once per uid slot and kept (a user namespace)
-// may grow to the number of slots; nothing else may. The teardown of a killed command takes a moment.
+// may grow to the number of slots, and network namespaces that nothing happened in wait for the next command; nothing else
+// may. The teardown of a killed command takes a moment.
 func (x *session) wantNoMore(before use) (after use) {
 	x.t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -76,12 +93,16 @@ func (x *session) wantNoMore(before use) (after use) {
 func (u use) more(before use) []string {
 	var more []string
 	for _, kind := range slices.Sorted(maps.Keys(u.fds)) {
-		if n := u.fds[kind] - before.fds[kind]; n > 0 && kind != "user" {
+		if n := u.fds[kind] - before.fds[kind]; n > 0 && kind != "user" && kind != "net" {
 			more = append(more, fmt.Sprintf("%d descriptors of %q above the %d before", n, kind, before.fds[kind]))
 		}
 	}
 	if u.fds["user"] > slots+1 {
 		more = append(more, fmt.Sprintf("%d user namespaces, want at most one per slot", u.fds["user"]))
+	}
+	const clean = 16 + 3 // those that wait, in the sandboxes that wait, and the supervisor's own
+	if u.fds["net"] > clean {
+		more = append(more, fmt.Sprintf("%d network namespaces, want at most %d", u.fds["net"], clean))
 	}
 	if len(u.kids) > len(before.kids) {
 		more = append(more, fmt.Sprintf("%d children, %d before", len(u.kids), len(before.kids)))
@@ -93,9 +114,8 @@ func TestServerHoldsNothingOfTwoHundredCommands(t *testing.T) {
 	s := newSite(t, nil)
 	x := s.serve()
 	id, uid := x.id()
-	pid := x.cmd.Process.Pid
 	x.run("", "true")
-	before := used(t, pid)
+	before := x.steady()
 	begin := time.Now()
 	for i := range 200 {
 		if r := x.run("", fmt.Sprintf("echo %d; sleep 0.01 & exit %d", i, i%256)); r.ExitCode != i%256 || r.Stdout != fmt.Sprintf("%d\n", i) {
@@ -153,7 +173,7 @@ func TestServerHoldsNothingOfRefusedAndKilledCommands(t *testing.T) {
 	x := s.serve()
 	id, uid := x.id()
 	x.run("", "true")
-	before := used(t, x.cmd.Process.Pid)
+	before := x.steady()
 	var all sync.WaitGroup
 	for i := range 40 {
 		all.Go(func() {
