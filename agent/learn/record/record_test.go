@@ -280,6 +280,7 @@ func TestWhatWasAskedForIsKept(t *testing.T) {
 		s.plain(3, "/usr/bin/zsh")
 		tried(3, agent.Event{NR: unix.SYS_OPENAT, Errno: unix.ENOENT, Asked: agent.Text{Text: "/srv/shell"}})
 		s.Event(&agent.Event{Kind: agent.Tried, Proc: who(2, 1), Exe: agent.Text{Text: c.Stage}, NR: unix.SYS_OPENAT, Errno: unix.ENOENT, Asked: agent.Text{Text: "/srv/stage"}})
+		s.Event(&agent.Event{Kind: agent.Tried, Proc: who(2, 1), Exe: agent.Text{Text: "///home/me" + c.Stage}, NR: unix.SYS_OPENAT, Errno: unix.ENOENT, Asked: agent.Text{Text: "/srv/stage"}})
 	})
 	var got []string
 	for _, a := range o.Attempts {

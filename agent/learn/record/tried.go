@@ -2,6 +2,7 @@ package record
 
 import (
 	"cmp"
+	"path"
 	"strconv"
 
 	"golang.org/x/sys/unix"
@@ -18,7 +19,9 @@ var private = []string{"/proc", "/sys", "/dev", "/run/sharness"}
 
 // attempted keeps what the agent itself, not a program that will be routed, did not get, and which signals it sent.
 func (r *Recorder) attempted(e *agent.Event, p *proc) {
-	if p.beneath != "" || r.config.Stage != "" && e.Exe.Text == r.config.Stage {
+	// By its name alone: the walk of the kernel side ends at the root of the file system that holds the stage's image, once the
+	// stage has let go of the mounts above. Who else takes the name hides remarks on what it did not get.
+	if p.beneath != "" || r.config.Stage != "" && path.Base(e.Exe.Text) == path.Base(r.config.Stage) {
 		return
 	}
 	if n := e.Sent(); e.Kind == agent.Tried && n > 0 {
