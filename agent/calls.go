@@ -174,6 +174,10 @@ var common = []call{
 	processCall("mbind", unix.SYS_MBIND, aboutKernel),
 	processCall("get_mempolicy", unix.SYS_GET_MEMPOLICY, aboutKernel),
 	processCall("set_mempolicy", unix.SYS_SET_MEMPOLICY, aboutKernel),
+	processCall("set_mempolicy_home_node", unix.SYS_SET_MEMPOLICY_HOME_NODE, aboutKernel),
+	processCall("lsm_get_self_attr", unix.SYS_LSM_GET_SELF_ATTR, aboutKernel),
+	processCall("lsm_set_self_attr", unix.SYS_LSM_SET_SELF_ATTR, aboutKernel),
+	processCall("lsm_list_modules", unix.SYS_LSM_LIST_MODULES, aboutKernel),
 	processCall("migrate_pages", unix.SYS_MIGRATE_PAGES, aboutKernel),
 	processCall("move_pages", unix.SYS_MOVE_PAGES, aboutKernel),
 

@@ -19,6 +19,12 @@ var native = []call{
 	processCall("create_module", unix.SYS_CREATE_MODULE, aboutKernel),
 	processCall("get_kernel_syms", unix.SYS_GET_KERNEL_SYMS, aboutKernel),
 	processCall("query_module", unix.SYS_QUERY_MODULE, aboutKernel),
+	processCall("getpmsg", unix.SYS_GETPMSG, aboutKernel),
+	processCall("putpmsg", unix.SYS_PUTPMSG, aboutKernel),
+	processCall("afs_syscall", unix.SYS_AFS_SYSCALL, aboutKernel),
+	processCall("tuxcall", unix.SYS_TUXCALL, aboutKernel),
+	processCall("security", unix.SYS_SECURITY, aboutKernel),
+	processCall("vserver", unix.SYS_VSERVER, aboutKernel),
 	processCall("_sysctl", unix.SYS__SYSCTL, aboutKernel),
 
 	writeCall("chmod", unix.SYS_CHMOD, aboutMode).path(0),

@@ -87,6 +87,7 @@ func TestParseRefuses(t *testing.T) {
 		"protect outside":   {"\nstate: {path: /s, protect: [../a]}", `m.yaml:7:29: state.protect[0]: found "../a", expected a path inside the folder`},
 		"protect absolute":  {"\nstate: {path: /s, protect: [/a]}", `m.yaml:7:29: state.protect[0]: found "/a", an absolute path, expected a path relative to the folder`},
 		"folder content":    {"\nstate: {path: /s, seed: [{path: a/, content: x}]}", "m.yaml:7:46: state.seed[0].content: found content for a folder, expected none, or a path without '/' at its end"},
+		"hide too deep":     {"\nstate: {path: /s}\nsandbox: {share: [a], hide: [a/b/c]}", `m.yaml:8:30: sandbox.hide[0]: found "a/b/c", more than one folder below its share, expected a share or a name right in one; share a folder that is nearer to it`},
 		"hide not shared":   {"\nstate: {path: /s}\nsandbox: {share: [a], hide: [b]}", `m.yaml:8:30: sandbox.hide[0]: found "b", which sandbox.share does not show, expected a path below one of sandbox.share`},
 		"share, no state":   {"\nsandbox: {share: [a]}", "m.yaml:7:18: sandbox.share: found a share without a state folder, expected state beside it"},
 		"relative work":     {"\nworkspace: {path: src}", `m.yaml:7:19: workspace.path: found "src", a relative path, expected an absolute path`},

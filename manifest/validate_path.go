@@ -104,6 +104,11 @@ func (c *checker) subpathsBelow(key string, list, dirs []string) {
 	for i, p := range list {
 		if !slices.ContainsFunc(dirs, func(dir string) bool { return below(p, dir) }) {
 			c.fail(at(key, i), found(quote(p)+", which sandbox.share does not show", "a path below one of sandbox.share"))
+			continue
+		}
+		// A command may rename what lies between, and its mount with it: only a mount point itself stays where it is.
+		if !slices.ContainsFunc(dirs, func(dir string) bool { return p == dir || path.Dir(p) == dir }) {
+			c.fail(at(key, i), found(quote(p)+", more than one folder below its share", "a share or a name right in one; share a folder that is nearer to it"))
 		}
 	}
 }

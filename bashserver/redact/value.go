@@ -49,11 +49,8 @@ func forms(name int, value string) []form {
 	for before := range 3 {
 		out = append(out, base64Form(name, v, before))
 	}
-	special := func(r rune) bool { return !alphanumeric(r) }
-	if strings.IndexFunc(value, special) >= 0 || !utf8.Valid(v) {
-		out = append(out, form{name: name, kind: urlEscaped, text: v}, form{name: name, kind: backslashed, text: v})
-	}
-	return out
+	// Letters and digits can be escaped like anything else.
+	return append(out, form{name: name, kind: urlEscaped, text: v}, form{name: name, kind: backslashed, text: v})
 }
 
 func alphanumeric(r rune) bool {

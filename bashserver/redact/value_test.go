@@ -26,11 +26,20 @@ func encodings(v string) map[string]string {
 		"hex in lines":  wrap(hex.EncodeToString([]byte(v)), 60),
 		"hex in CRLF":   strings.ReplaceAll(wrap(hex.EncodeToString([]byte(v)), 60), "\n", "\r\n"),
 		"every percent": everyPercent(v),
+		"bytes percent": bytesPercent(v),
+	}
+	if !strings.Contains(v, "%") { // its beginning could as well be text before it
+		out["one percent"] = bytesPercent(v[:1]) + v[1:]
 	}
 	if utf8.ValidString(v) { // JSON has no other text
 		quoted, _ := json.Marshal(v)
 		out["json"] = string(quoted[1 : len(quoted)-1])
 		out["ascii json"] = asciiJSON(out["json"])
+		units := ""
+		for _, u := range utf16.Encode([]rune(v)) {
+			units += fmt.Sprintf("\\u%04x", u)
+		}
+		out["json units"] = units
 	}
 	for name, enc := range map[string]*base64.Encoding{"std": base64.StdEncoding, "url": base64.URLEncoding, "raw std": base64.RawStdEncoding, "raw url": base64.RawURLEncoding} {
 		for before := range 3 {
@@ -67,6 +76,15 @@ func lowerEscapes(s string) string {
 		}
 	}
 	return string(b)
+}
+
+// bytesPercent escapes letters and digits, too, which no tool has to and any may.
+func bytesPercent(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		fmt.Fprintf(&b, "%%%02x", s[i])
+	}
+	return b.String()
 }
 
 func everyPercent(s string) string {
