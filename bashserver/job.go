@@ -429,7 +429,7 @@ func (j *job) refused(why wire.Reason) error {
 
 // hints are what RecHint may say.
 var hints = map[wire.Hint]string{
-	wire.HintLeft: "what the command had left running was ended with it; to keep a server running, start it with: sharness-bash --background -c CMD",
+	wire.HintLeft: "what the command had left running was ended with it; to keep a server running, run it as a command that does not end, or let the agent itself, not a command, start it with: sharness-bash --background -c CMD",
 	wire.HintGit:  "the repository's configuration is protected and will not change on retry; the user can change it, outside: sharness git-config -- …",
 	wire.HintRepo: "a protected name was made in the workspace and moved aside",
 }

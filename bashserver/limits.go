@@ -18,7 +18,7 @@ type limit struct {
 var limits = []limit{
 	{wire.LimitPids, "pids", "sandbox.pids", "a process could not be started: the limit of %s processes of a command is reached; do less at once, such as make -j2", true},
 	{wire.LimitMemory, "memory", "sandbox.memory", "a process was killed: the limit of %s of memory of a command is reached; work on less at once", true},
-	{wire.LimitTimeout, "timeout", "sandbox.timeout", "the command was killed after %s, the limit on its time; split it up, or start it with sharness-bash --background", true},
+	{wire.LimitTimeout, "timeout", "sandbox.timeout", "the command was killed after %s, the limit on its time; split it up, or let the agent itself start it with sharness-bash --background", true},
 	{wire.LimitOutput, "output", "sandbox.output", "the command was killed: it printed more than the limit of %s; write to a file and look at parts of it", true},
 	{wire.LimitCPU, "cpu", "sandbox.cpu", "the command was slowed down by its limit of %s of a processor", false},
 	{wire.LimitTmp, "tmp", "sandbox.tmp", "a private folder (/tmp, /var/tmp, /dev/shm or HOME) is full: each holds %s; write large files to the workspace", true},

@@ -88,5 +88,14 @@ fresh sandbox.
 		return refuse("%s: %w; see %s --help", cmd.Name(), err, cmd.CommandPath())
 	})
 	root.AddCommand(newEnforceCmd(), newLearnCmd(), newServeCmd(), newGCCmd(), newGitConfigCmd(), newManifestCmd(), newDoctorCmd(), newProveCmd(), newProveReportCmd(), newEventsCmd(), newWhyCmd(), newDocsCmd())
+	plainUsage(root)
 	return root
+}
+
+// plainUsage keeps cobra from writing [flags] behind CMD [ARG…]: what stands there goes to CMD.
+func plainUsage(cmd *cobra.Command) {
+	cmd.DisableFlagsInUseLine = true
+	for _, sub := range cmd.Commands() {
+		plainUsage(sub)
+	}
 }
