@@ -66,8 +66,6 @@ var allowedToBoth = []attempt{
 	{name: "setpriority", args: args(0, 0, 0)},
 	{name: "setpriority", want: unix.ESRCH, args: args(0, gone, 0)},
 	{name: "ioprio_set", want: unix.EINVAL, args: args(1, 0, all)},
-	{name: "get_mempolicy", args: args(0, 0, 0, 0, 0)},                       // libnuma's first question
-	{name: "get_mempolicy", want: unix.EINVAL, args: args(0, 0, 0, 0, 1<<8)}, // and the kernel's own answer to nonsense
 	{name: "inotify_init1", want: unix.EINVAL, args: args(all)},
 }
 

@@ -82,7 +82,7 @@ func compileAllow(o Options) ([]byte, error) {
 		return nil, err
 	}
 	missing := absent(o)
-	return compile(denied, missing, keep(rules, subtracted, missing), added, socketRules())
+	return compile(denied, missing, keep(rules, subtracted, missing), socketRules())
 }
 
 func compileDeny(o Options) ([]byte, error) {

@@ -22,11 +22,6 @@ var subtracted = []string{
 	"socket",            // replaced by socketRules
 }
 
-// added are calls that the profile leaves to a capability although the kernel asks for none, and that reach nothing.
-// get_mempolicy tells a process on which memory nodes its own pages may lie; libnuma asks as soon as it is loaded, which
-// pgrep and pkill do by way of libproc2. What sets a policy stays denied.
-var added = []rule{allow("get_mempolicy")}
-
 // absent are calls that must look unimplemented, each because of who falls back from ENOSYS and gives up on EPERM.
 func absent(o Options) []string {
 	names := []string{
@@ -38,6 +33,9 @@ func absent(o Options) []string {
 		"file_getattr", "file_setattr", // inode flags; the ioctl remains, with its own checks
 		"rseq_slice_yield",
 		"io_setup", // contexts come out of fs.aio-max-nr, one number for the whole host; databases and nginx go without
+		// libnuma asks it as soon as it is loaded, which pgrep and pkill do by way of libproc2, and takes the machine for one without
+		// memory nodes; after any other answer it tries to set a policy, too.
+		"get_mempolicy",
 	}
 	if o.Kind == Orchestrator && !o.Memfd {
 		names = append(names, "memfd_create") // JITs fall back to a file or to anonymous memory
