@@ -20,6 +20,7 @@ type box struct {
 	words  *lastWords
 	seen   []seen // what its view was made from
 	late   []seen // what rules are bound to that are attached late
+	probed bool   // the self-probe has held in one of its sandboxes; under sandboxes.making
 
 	mu      sync.Mutex // one order at a time
 	control *os.File

@@ -43,7 +43,6 @@ type sandboxes struct {
 	making sync.Mutex // of box: there is one
 	mu     sync.Mutex
 	box    *box
-	probed bool // the self-probe has held in a sandbox of this session
 	ready  []*sandbox
 	filler sync.WaitGroup
 	fills  bool
@@ -368,9 +367,8 @@ func (sb *sandbox) running() error {
 	return fmt.Errorf("stage: unexpected message %d", m.Type)
 }
 
-// end ends what is left of a sandbox and gives back what it had.
+// end ends what is left of a sandbox and gives back what it had. What may still have a process in it nobody gets again.
 func (x *sandboxes) end(sb *sandbox) error {
-	defer x.sv.freeSlot(sb.slot)
 	var err error
 	switch {
 	case sb.domain == nil:
@@ -385,22 +383,29 @@ func (x *sandboxes) end(sb *sandbox) error {
 		}
 	}
 	if sb.netns != nil {
-		x.nets.give(sb.netns)
+		if err == nil && sb.reaped != nil {
+			x.nets.give(sb.netns)
+		} else {
+			sb.netns.Close()
+		}
+	}
+	if err == nil {
+		x.sv.freeSlot(sb.slot)
 	}
 	return err
 }
 
-// probe runs the self-probe in a sandbox of its own, until it has held once.
+// probe runs the self-probe in a sandbox of its own, until it has held once for this view.
 func (x *sandboxes) probe(b *box) error {
 	x.making.Lock()
 	defer x.making.Unlock()
-	if x.probed {
+	if b.probed {
 		return nil
 	}
 	if err := x.tryDoors(b, x.sv.s.commandChecks()); err != nil {
 		return err
 	}
-	x.probed = true
+	b.probed = true
 	return nil
 }
 
