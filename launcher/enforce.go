@@ -165,7 +165,7 @@ func (r *run) check(orchestrator bool) error {
 		return err
 	}
 	if s.proof != nil {
-		if err := s.proof.check(s.Manifest.Command[0]); err != nil {
+		if err := s.proof.check(s.Manifest); err != nil {
 			return err
 		}
 		s.proof.decide(s)

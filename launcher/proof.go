@@ -11,8 +11,10 @@ import (
 	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/internal/confine"
 	"github.com/sharness/sharness/internal/sidedoor"
+	"github.com/sharness/sharness/launcher/pin"
 	"github.com/sharness/sharness/launcher/protect"
 	"github.com/sharness/sharness/launcher/stage"
+	"github.com/sharness/sharness/manifest"
 	"golang.org/x/sys/unix"
 )
 
@@ -48,8 +50,9 @@ var proofFold = event.FoldOptions{All: true, Burst: 1 << 20}
 
 func (p *Proof) lacks(l sidedoor.Layer) bool { return p != nil && slices.Contains(p.Without, l) }
 
-// check refuses a session that would lack a layer with anything but our own probe in it.
-func (p *Proof) check(command string) error {
+// check refuses a session that would lack a layer with anything but our own probe in it: a file that has the hash of the one
+// beside sharness. The manifest pins it, so that no other can be executed in its place.
+func (p *Proof) check(m *manifest.Manifest) error {
 	for _, l := range p.Without {
 		if !slices.Contains(Removable(), l) {
 			return refusef("prove: a session cannot be without %s", l)
@@ -58,12 +61,17 @@ func (p *Proof) check(command string) error {
 	if len(p.Without) == 0 {
 		return nil
 	}
+	i := slices.IndexFunc(m.Exec, func(e manifest.Exec) bool { return e.Path == m.Command[0] })
 	for _, name := range []string{"sharness-probe", "sharness-probe-dynamic"} {
-		if path, err := Helper(name); err == nil && path == command {
+		path, err := Helper(name)
+		if err != nil || i < 0 {
+			continue
+		}
+		if sum, err := pin.Hash(path); err == nil && sum == m.Exec[i].SHA256 {
 			return nil
 		}
 	}
-	return refusef("prove: %s is not sharness's own probe, and no other may run with a layer left out", command)
+	return refusef("prove: %s is not sharness's own probe, and no other may run with a layer left out", m.Command[0])
 }
 
 // decide makes what the session says of itself true.
