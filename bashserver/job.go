@@ -414,7 +414,7 @@ func (j *job) refused(why wire.Reason) error {
 		j.tty.restore()
 		j.tty = nil
 	}
-	text := "the sandbox could not be made"
+	text := "the sandbox could not be made; the log of the session says why: sudo sharness events"
 	switch why {
 	case wire.ReasonBusy:
 		text = "the bash-server is busy"

@@ -48,16 +48,7 @@ func (sp *spawner) startBox(p *stage.Plan, v *view) (*box, error) {
 		return nil, err
 	}
 	p.Box = v.pass(program)
-	for _, f := range v.fds {
-		if f == nil {
-			return nil, errors.New("start sharness-box: out of descriptors")
-		}
-	}
-	data, err := p.Encode()
-	if err != nil {
-		return nil, fmt.Errorf("start sharness-box: %w", err)
-	}
-	planFD, err := stage.SealedMemfd("plan", data)
+	planFD, err := sealPlan(p, v)
 	if err != nil {
 		return nil, fmt.Errorf("start sharness-box: %w", err)
 	}

@@ -33,6 +33,20 @@ type stdio struct {
 	dress    func(master int) error // gives a new pty the user's modes and size, before the target runs; may be nil
 }
 
+// sealPlan writes a plan down for the stage, once every descriptor that it names is there.
+func sealPlan(p *stage.Plan, v *view) (fd int, err error) {
+	for _, f := range v.fds {
+		if f == nil {
+			return -1, errors.New("out of descriptors")
+		}
+	}
+	data, err := p.Encode()
+	if err != nil {
+		return -1, err
+	}
+	return stage.SealedMemfd("plan", data)
+}
+
 // startDomain starts the stage with a plan and waits until the target runs. The view's descriptors are closed.
 func (sp *spawner) startDomain(p *stage.Plan, v *view, std stdio, cg *cgroup, netns *os.File) (*domain, error) {
 	defer v.close()
@@ -46,16 +60,7 @@ func (sp *spawner) startDomain(p *stage.Plan, v *view, std stdio, cg *cgroup, ne
 			p.Stdio[i] = stage.StdioNull
 		}
 	}
-	for _, f := range v.fds {
-		if f == nil {
-			return nil, errors.New("start domain: out of descriptors")
-		}
-	}
-	data, err := p.Encode()
-	if err != nil {
-		return nil, fmt.Errorf("start domain: %w", err)
-	}
-	planFD, err := stage.SealedMemfd("plan", data)
+	planFD, err := sealPlan(p, v)
 	if err != nil {
 		return nil, fmt.Errorf("start domain: %w", err)
 	}
