@@ -100,6 +100,10 @@ func (s *Server) take(r wire.Record, fds []int) error {
 // accept begins to serve a client, or tells it that there are too many.
 func (s *Server) accept(id uint64, fd int) error {
 	f := os.NewFile(uintptr(fd), "client")
+	if err := s.ctl.Send(wire.Record{Type: wire.RecTaken, ID: id}); err != nil {
+		f.Close()
+		return err
+	}
 	cred, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err == nil {
 		err = unix.SetNonblock(fd, true)

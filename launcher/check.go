@@ -26,9 +26,9 @@ func check(rec wire.Record, files []*os.File) error {
 		if !slices.Contains(killReasons, wire.Reason(rec.A)) || rec.B != 0 || rec.C != 0 {
 			return fmt.Errorf("kill for reason %d", rec.A)
 		}
-	case wire.RecDone:
+	case wire.RecTaken, wire.RecDone:
 		if rec.A != 0 || rec.B != 0 || rec.C != 0 {
-			return fmt.Errorf("done with numbers %d, %d, %d", rec.A, rec.B, rec.C)
+			return fmt.Errorf("record %d with numbers %d, %d, %d", rec.Type, rec.A, rec.B, rec.C)
 		}
 	default:
 		return fmt.Errorf("record of type %d is not bashd's to send", rec.Type)

@@ -88,7 +88,8 @@ func TestOnlyWhatBashdCanMeanIsTaken(t *testing.T) {
 		"signal of 64 bits":      {wire.Record{Type: wire.RecSignal, A: 1<<32 + 15}, nil, "signal 4294967311"},
 		"kill without a reason":  {wire.Record{Type: wire.RecKill}, nil, "reason 0"},
 		"kill for time":          {wire.Record{Type: wire.RecKill, A: uint64(wire.ReasonTimeout)}, nil, "reason 6"},
-		"done with a number":     {wire.Record{Type: wire.RecDone, A: 1}, nil, "done with"},
+		"done with a number":     {wire.Record{Type: wire.RecDone, A: 1}, nil, "record 19 with numbers"},
+		"taken with a number":    {wire.Record{Type: wire.RecTaken, A: 1}, nil, "record 20 with numbers"},
 		"record of our own":      {wire.Record{Type: wire.RecStarted}, nil, "not bashd's to send"},
 		"record of no one's own": {wire.Record{Type: 77}, nil, "not bashd's to send"},
 	} {
@@ -121,7 +122,7 @@ func FuzzHandle(f *testing.F) {
 			t.Fatal(err)
 		}
 		s := &Session{Manifest: (&manifest.Manifest{}).WithDefaults()}
-		sv := &server{s: s, events: sink.NewSender(send, "test"), open: map[uint64]*wire.RecordConn{}, running: map[uint64]*runningCommand{}, hinted: map[wire.Hint]time.Time{}}
+		sv := &server{s: s, events: sink.NewSender(send, "test"), open: map[uint64]*wire.RecordConn{}, sent: map[uint64]int{}, running: map[uint64]*runningCommand{}, hinted: map[wire.Hint]time.Time{}}
 		sv.changed.L = &sv.mu
 		sv.replaced, sv.boxes = &replacements{}, &sandboxes{sv: sv, closed: true} // no command gets a sandbox
 		a, b, err := socketpair(unix.SOCK_SEQPACKET)

@@ -326,7 +326,7 @@ func (r *run) startServer(orchestrator bool) error {
 		return err
 	}
 	r.server = &server{s: r.s, sp: r.sp, set: r.set, events: r.events, listen: listen, admit: admit, replaced: &r.replaced, again: r.protectAgain, budget: r.budget,
-		open: map[uint64]*wire.RecordConn{}, running: map[uint64]*runningCommand{}, hinted: map[wire.Hint]time.Time{}}
+		open: map[uint64]*wire.RecordConn{}, sent: map[uint64]int{}, running: map[uint64]*runningCommand{}, hinted: map[wire.Hint]time.Time{}}
 	r.server.changed.L = &r.server.mu
 	r.server.boxes = newSandboxes(r.server)
 	r.server.lull = lean.NewLull(lean.Mapped())

@@ -44,6 +44,7 @@ type server struct {
 	nextCmd uint64
 	nextBox uint64
 	open    map[uint64]*wire.RecordConn // connections, and the bashd that holds each
+	sent    map[uint64]int              // of those, the sockets that bashd has not said to have yet
 	running map[uint64]*runningCommand
 	hinted  map[wire.Hint]time.Time // when each was sent last
 	closed  bool
@@ -125,7 +126,6 @@ func (sv *server) accept() {
 
 // welcome checks one connection and hands it on. Whoever is not admitted sees a closed connection.
 func (sv *server) welcome(fd int) {
-	defer unix.Close(fd)
 	p, err := peerOf(fd)
 	if err == nil {
 		err = sv.admit(p)
@@ -136,22 +136,32 @@ func (sv *server) welcome(fd int) {
 	if err != nil {
 		sv.events.Send(event.Event{Type: event.SyscallDenied, Door: "srv-bytes", Layer: "server", Detail: "connection to the bash-server refused: " + err.Error(),
 			Process: &event.Process{PID: int(p.Pid), UID: p.Uid}})
+		unix.Close(fd)
 		return
 	}
-	if !sv.handOver(fd) {
-		// Of a client nothing is read; what is written finds an empty buffer. Whoever does not get it sees a closed connection.
-		_, _ = unix.SendmsgN(fd, wire.AppendFrame(nil, wire.ErrorFrame(2, "the bash-server is busy: too many connections")), nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	sv.serve(fd)
+}
+
+// serve gives an admitted connection to bashd, or tells it that there is no room, or closes it when the session ends.
+func (sv *server) serve(fd int) {
+	if sv.handOver(fd) {
+		return
 	}
+	// Of a client nothing is read; what is written finds an empty buffer. Whoever does not get it sees a closed connection.
+	_, _ = unix.SendmsgN(fd, wire.AppendFrame(nil, wire.ErrorFrame(2, "the bash-server is busy: too many connections")), nil, nil, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+	unix.Close(fd)
 }
 
 // handOver gives a connection to bashd, and says whether that has room for it. Whoever comes while bashd is being started
-// again waits, and so do those behind it.
+// again waits, and so do those behind it. The socket is kept until bashd says that it has it: a dying one may close its
+// connections long before the control socket, out of which nobody takes then what was sent meanwhile.
 func (sv *server) handOver(fd int) bool {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
 	late := time.Now().Add(roomTime)
 	for {
 		if sv.closed {
+			unix.Close(fd)
 			return true // nobody is there to be told
 		}
 		if sv.bashd == nil {
@@ -174,7 +184,7 @@ func (sv *server) handOver(fd int) bool {
 		sv.nextID++
 		err := sv.bashd.Send(wire.Record{Type: wire.RecConn, ID: sv.nextID}, fd)
 		if err == nil {
-			sv.open[sv.nextID] = sv.bashd
+			sv.open[sv.nextID], sv.sent[sv.nextID] = sv.bashd, fd
 			return true
 		}
 		if errors.Is(err, wire.ErrBusy) {
@@ -260,12 +270,15 @@ func (sv *server) attend(rc *wire.RecordConn, p *helperProcess) {
 var errHungUp = errors.New("it closed its control socket")
 
 // control serves the records of one bashd until it is gone. What it holds is closed with it: its connections end, and
-// its commands are killed, since nobody would read what they print.
+// its commands are killed, since nobody would read what they print. Connections that never reached it go to the next.
 func (sv *server) control(rc *wire.RecordConn) error {
 	defer sv.forget(rc)
 	for {
 		rec, fds, err := rc.Recv()
-		if errors.Is(err, io.EOF) || errors.Is(err, unix.ECONNRESET) {
+		if errors.Is(err, unix.ECONNRESET) {
+			continue // it had not read all of ours; what it said last still comes
+		}
+		if errors.Is(err, io.EOF) {
 			return errHungUp
 		}
 		if err != nil {
@@ -290,11 +303,27 @@ func (sv *server) forget(rc *wire.RecordConn) {
 			continue
 		}
 		delete(sv.open, id)
+		if fd, ok := sv.sent[id]; ok {
+			delete(sv.sent, id)
+			if sv.closed {
+				unix.Close(fd)
+			} else {
+				sv.busy.Go(func() { sv.serve(fd) })
+			}
+		}
 		if c := sv.running[id]; c != nil {
 			c.kill(wire.ReasonShutdown)
 		}
 	}
 	sv.changed.Broadcast()
+}
+
+// taken closes what was kept of a connection that bashd has.
+func (sv *server) taken(id uint64) {
+	if fd, ok := sv.sent[id]; ok {
+		delete(sv.sent, id)
+		unix.Close(fd)
+	}
 }
 
 // handle acts on one record. bashd is not trusted: every id must be one that it was given and not used already, and check has
@@ -318,6 +347,8 @@ func (sv *server) handle(rc *wire.RecordConn, rec wire.Record, fds []int) error 
 	if err := check(rec, files); err != nil {
 		return fmt.Errorf("connection %d: %w", rec.ID, err)
 	}
+	// Whatever it says of a connection, it has it.
+	sv.taken(rec.ID)
 	c := sv.running[rec.ID]
 	switch rec.Type {
 	case wire.RecStart:

@@ -3,6 +3,7 @@ package launcher
 import (
 	"bytes"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -31,7 +32,7 @@ func servedBy(t *testing.T) (sv *server, ours, bashd *wire.RecordConn, events *o
 		t.Fatal(err)
 	}
 	sv = &server{s: &Session{Manifest: (&manifest.Manifest{}).WithDefaults()}, events: sink.NewSender(send, "test"), listen: listen, admit: func(peer) error { return nil },
-		open: map[uint64]*wire.RecordConn{}, running: map[uint64]*runningCommand{}, hinted: map[wire.Hint]time.Time{}}
+		open: map[uint64]*wire.RecordConn{}, sent: map[uint64]int{}, running: map[uint64]*runningCommand{}, hinted: map[wire.Hint]time.Time{}}
 	sv.changed.L = &sv.mu
 	a, b, err := socketpair(unix.SOCK_SEQPACKET)
 	if err != nil {
@@ -109,6 +110,79 @@ func TestServerWaitsForNoBashd(t *testing.T) {
 	if took := time.Since(begun); took > time.Second {
 		t.Errorf("close took %v", took)
 	}
+}
+
+// A bashd that dies closes its connections in some order. One that was on its way to it then must not be lost with it: no
+// command of it has run.
+func TestConnectionThatADyingServerNeverTookGoesToTheNext(t *testing.T) {
+	sv, ours, dying, _ := servedBy(t)
+	sv.busy.Go(sv.accept)
+	ended := make(chan error)
+	go func() { ended <- sv.control(ours) }()
+	taken, never := sv.dial(t), sv.dial(t)
+	r, fds, err := dying.Recv()
+	if err != nil || r.Type != wire.RecConn {
+		t.Fatalf("got %+v, %v", r, err)
+	}
+	wire.CloseAll(fds)
+	if err := dying.Send(wire.Record{Type: wire.RecTaken, ID: r.ID}); err != nil {
+		t.Fatal(err)
+	}
+	for sentTo(sv) != 1 {
+		time.Sleep(time.Millisecond)
+	}
+	dying.Close()
+	if err := <-ended; !errors.Is(err, errHungUp) {
+		t.Errorf("control: %v", err)
+	}
+	a, b, err := socketpair(unix.SOCK_SEQPACKET)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := wire.NewRecordConn(a, wire.Patience)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next, err := wire.NewRecordConn(b, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer next.Close()
+	go func() { ended <- sv.control(second) }()
+	sv.serveBy(second)
+	r, fds, err = next.Recv()
+	if err != nil || r.Type != wire.RecConn {
+		t.Fatalf("the next got %+v, %v; want the connection", r, err)
+	}
+	if err := next.Send(wire.Record{Type: wire.RecTaken, ID: r.ID}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := never.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	var one [1]byte
+	if _, err := unix.Read(fds[0], one[:]); err != nil || one[0] != 'x' {
+		t.Errorf("the next read %q, %v; want what the client wrote", one, err)
+	}
+	wire.CloseAll(fds)
+	for name, c := range map[string]*net.UnixConn{"taken": taken, "served": never} {
+		c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if _, err := c.Read(one[:]); !errors.Is(err, io.EOF) && !errors.Is(err, unix.ECONNRESET) {
+			t.Errorf("client that was %s: %v, want the end", name, err)
+		}
+	}
+	next.Close()
+	<-ended
+	if err := sv.close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// sentTo is how many connections are on their way to a bashd.
+func sentTo(sv *server) int {
+	sv.mu.Lock()
+	defer sv.mu.Unlock()
+	return len(sv.sent)
 }
 
 func TestHintGoesOnceToACommandAndOnceASecond(t *testing.T) {

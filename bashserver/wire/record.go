@@ -14,7 +14,7 @@ func recordFDs(t RecordType) (low, high int, ok bool) {
 		return 0, 1, true // a terminal's master
 	case RecStart:
 		return 1, 4, true // the memfd alone for a terminal
-	case RecRefused, RecEnded, RecHint, RecSignal, RecKill, RecDone:
+	case RecRefused, RecEnded, RecHint, RecSignal, RecKill, RecDone, RecTaken:
 		return 0, 0, true
 	}
 	return 0, 0, false

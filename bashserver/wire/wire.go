@@ -54,6 +54,7 @@ const (
 	RecSignal RecordType = 17 // ID; A: signal number
 	RecKill   RecordType = 18 // ID; A: Reason
 	RecDone   RecordType = 19 // ID: the connection is closed, forget it
+	RecTaken  RecordType = 20 // ID: the connection is here
 )
 
 // Record is one message. Its encoding is six little-endian u64: type, id, a, b, c, 0.
