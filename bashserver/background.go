@@ -275,8 +275,11 @@ func (j *job) detach() {
 	client := j.client
 	j.client = [3]*clientFD{}
 	j.answered = make(chan struct{})
+	// One that stops reading without going away would hold the job's place when the job has long ended.
+	late := time.AfterFunc(answerTime, j.c.cancel)
 	j.c.busy.Go(func() {
 		defer close(j.answered)
+		defer late.Stop()
 		_ = client[1].write([]byte(out), j.c.quit) // a client that does not listen has a job all the same
 		_ = client[2].write([]byte(errs), j.c.quit)
 		for _, c := range client {
@@ -290,15 +293,15 @@ func (j *job) detach() {
 	})
 }
 
+// maxText is how much of a command its name is looked for in.
+const maxText = 4096
+
 // jobText is what a job is called in lists: what it runs, without secrets.
 func (s *Server) jobText(argv []string) string {
 	if i := slices.IndexFunc(argv, func(a string) bool { return strings.HasPrefix(a, "-") && strings.HasSuffix(a, "c") }); i > 0 && i+1 < len(argv) {
 		argv = argv[i+1:]
 	}
 	text := strings.Join(argv, " ")
-	var b bytes.Buffer
-	f := s.secrets.Filter(&b)
-	_, _ = f.Write([]byte(text[:min(len(text), 4096)]))
-	_ = f.Close()
-	return strings.ToValidUTF8(b.String()[:min(b.Len(), 256)], "")
+	name := s.secrets.String(text[:min(len(text), maxText)], len(text) > maxText)
+	return strings.ToValidUTF8(name[:min(len(name), 256)], "")
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -155,6 +156,61 @@ func TestClientThatDoesNotReadItsAnswerHoldsNothing(t *testing.T) {
 	cmd.Process.Kill()
 	cmd.Wait()
 	eventually(t, "the connection is done", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.done) == int(s.next) })
+}
+
+// It does not have to end for that: the job's end has to give its place back.
+func TestClientOfAJobThatDoesNotReadHoldsNoPlace(t *testing.T) {
+	s := start(t, Config{Jobs: 1}, inProcess)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	if _, err := w.Write(make([]byte, 1<<16)); err != nil { // as much as fits
+		t.Fatal(err)
+	}
+	cmd := s.command("--background", "-c", "true")
+	cmd.Stdout = w // nobody reads
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	eventually(t, "the job has ended", func() bool { out, _, _ := s.output("--jobs"); return strings.Contains(out, "exit 0") })
+	for end := time.Now().Add(4 * answerTime); ; time.Sleep(10 * time.Millisecond) {
+		if _, errs, ws := s.output("--background", "-c", "true"); ws.ExitStatus() == 0 {
+			return
+		} else if time.Now().After(end) {
+			t.Fatalf("another job has no room: %s", errs)
+		}
+	}
+}
+
+func TestSecretIsInNoListOfJobsAndNoRefusal(t *testing.T) {
+	const value = "hunter2hunter2"
+	s := start(t, Config{Jobs: 1, Secrets: []Secret{{Name: "KEY", Value: value}}}, inProcess)
+	dir := filepath.Join(s.dir, value)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := s.command("--background", "-c", "sleep 1000")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	out, _, _ := s.output("--json", "--jobs")
+	if strings.Contains(out, value) || !strings.Contains(out, "/[redacted:KEY]") {
+		t.Errorf("--json --jobs: %s", out)
+	}
+	cmd = s.command("-c", "true")
+	cmd.Dir = t.TempDir() + "/" + value
+	if err := os.Mkdir(cmd.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	said, err := cmd.CombinedOutput()
+	if err == nil || strings.Contains(string(said), value) || !strings.Contains(string(said), "/[redacted:KEY]") {
+		t.Errorf("outside the workspace: %v, %s", err, said)
+	}
 }
 
 func TestRingKeepsTheEnd(t *testing.T) {

@@ -53,7 +53,7 @@ func (c *conn) serve() {
 		return
 	case err == nil:
 	case errors.As(err, &no):
-		answer = wire.ErrorFrame(no.status, no.text)
+		answer = wire.ErrorFrame(no.status, c.s.secrets.String(no.text, false))
 	case errors.Is(err, wire.ErrProtocol):
 		answer = wire.ErrorFrame(statusNotRun, err.Error())
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -81,7 +81,7 @@ func (c *conn) command() (wire.Frame, error) {
 	}
 	cwd := path.Clean(q.Cwd)
 	if root := path.Clean(c.s.cfg.WorkspaceRoot); !inside(root, cwd) {
-		return wire.Frame{}, &refusal{statusNotRun, fmt.Sprintf("working directory %.256q is outside the workspace %.256q", cwd, root)}
+		return wire.Frame{}, &refusal{statusNotRun, fmt.Sprintf("working directory %.256q is outside the workspace %.256q", c.s.secrets.String(cwd, false), root)}
 	}
 	select {
 	case c.s.commands <- struct{}{}:
@@ -101,7 +101,7 @@ func (c *conn) command() (wire.Frame, error) {
 	}
 	defer j.close()
 	if j.job != nil {
-		j.job.cwd, j.job.text = cwd, c.s.jobText(p.argv)
+		j.job.cwd, j.job.text = c.s.secrets.String(cwd, false), c.s.jobText(p.argv)
 	}
 	cmd := wire.Command{Path: p.path, Argv: p.argv, Env: c.s.cfg.environment(q.Env, cwd), Cwd: cwd}
 	if err := j.start(cmd, q.Execfn); err != nil {
