@@ -42,13 +42,14 @@ const none = -1
 
 func is(name string, nr int, t topic, class bpf.TraceClass) call {
 	return call{name: name, nr: nr, topic: t, spec: bpf.TraceCall{Flags: uint32(bpf.TraceCallFlagCALL_DENIED), Class: uint8(class),
-		Path: none, Dirfd: none, Fd: none, Addr: none}}
+		Path: none, Dirfd: none, Fd: none, Addr: none, More: none}}
 }
 
 func (c call) path(arg int8) call            { c.spec.Path = arg; return c }
 func (c call) at(dirfd, path int8) call      { c.spec.Dirfd, c.spec.Path = dirfd, path; return c }
 func (c call) fd(arg int8) call              { c.spec.Fd = arg; return c }
 func (c call) addr(arg int8) call            { c.spec.Addr = arg; return c }
+func (c call) more(arg int8) call            { c.spec.More = arg; return c }
 func (c call) also(f bpf.TraceCallFlag) call { c.spec.Flags |= uint32(f); return c }
 
 func execCall(name string, nr int, t topic) call { return is(name, nr, t, bpf.TraceClassCLASS_EXEC) }
@@ -73,12 +74,13 @@ const (
 	busy    = bpf.TraceCallFlagCALL_BUSY
 	tried   = bpf.TraceCallFlagCALL_TRIED
 	sent    = bpf.TraceCallFlagCALL_SENT
+	list    = bpf.TraceCallFlagCALL_ARGV
 )
 
 // common are the calls of every architecture. ENOSYS counts only where our own filter answers it.
 var common = []call{
-	execCall("execve", unix.SYS_EXECVE, aboutExec).path(0).also(tried),
-	execCall("execveat", unix.SYS_EXECVEAT, aboutExec).at(0, 1).also(tried),
+	execCall("execve", unix.SYS_EXECVE, aboutExec).path(0).more(1).also(tried | list),
+	execCall("execveat", unix.SYS_EXECVEAT, aboutExec).at(0, 1).more(2).also(tried | list),
 	execCall("mmap", unix.SYS_MMAP, aboutMap).fd(4).also(prot | maps),
 	execCall("mprotect", unix.SYS_MPROTECT, aboutMap).also(prot | maps | vma),
 	execCall("pkey_mprotect", unix.SYS_PKEY_MPROTECT, aboutMap).also(prot | maps | vma),
@@ -214,8 +216,8 @@ var common = []call{
 	writeCall("lremovexattr", unix.SYS_LREMOVEXATTR, aboutPath).path(0),
 	writeCall("fremovexattr", unix.SYS_FREMOVEXATTR, aboutPath).fd(0),
 	nameCall("unlinkat", unix.SYS_UNLINKAT, aboutPath).at(0, 1),
-	nameCall("renameat2", unix.SYS_RENAMEAT2, aboutPath).at(2, 3),
-	writeCall("linkat", unix.SYS_LINKAT, aboutPath).at(2, 3),
+	nameCall("renameat2", unix.SYS_RENAMEAT2, aboutPath).at(2, 3).more(1),
+	writeCall("linkat", unix.SYS_LINKAT, aboutPath).at(2, 3).more(1),
 	writeCall("symlinkat", unix.SYS_SYMLINKAT, aboutPath).at(1, 2),
 
 	fileCall("newfstatat", unix.SYS_NEWFSTATAT, aboutLook).at(0, 1),
@@ -256,6 +258,9 @@ func (c call) flagged(o Options) bpf.TraceCall {
 	}
 	if !o.Files {
 		off |= rofs | busy
+	}
+	if !o.Argv && bpf.TraceCallFlag(c.spec.Flags)&list != 0 {
+		c.spec.More = none
 	}
 	switch c.topic {
 	case aboutPath:

@@ -44,8 +44,8 @@ var native = []call{
 	writeCall("utime", unix.SYS_UTIME, aboutPath).path(0),
 	nameCall("unlink", unix.SYS_UNLINK, aboutPath).path(0),
 	nameCall("rmdir", unix.SYS_RMDIR, aboutPath).path(0),
-	nameCall("rename", unix.SYS_RENAME, aboutPath).path(1),
-	nameCall("renameat", unix.SYS_RENAMEAT, aboutPath).at(2, 3),
-	writeCall("link", unix.SYS_LINK, aboutPath).path(1),
+	nameCall("rename", unix.SYS_RENAME, aboutPath).path(1).more(0),
+	nameCall("renameat", unix.SYS_RENAMEAT, aboutPath).at(2, 3).more(1),
+	writeCall("link", unix.SYS_LINK, aboutPath).path(1).more(0),
 	writeCall("symlink", unix.SYS_SYMLINK, aboutPath).path(1),
 }

@@ -78,6 +78,7 @@ type Event struct {
 	Exe    Text // the image that runs
 	Asked  Text // the path that was passed, as it was passed; the name of an Exec
 	Base   Text // the descriptor's or mapping's file, or what a relative Asked begins at; the interpreter of an Exec
+	More   Text // of a Denial: the old name of a rename or link; the arguments of an exec, each with its NUL
 
 	Image   *Image  // of the new image, the mapping, the descriptor
 	Socket  *Socket // of the descriptor
@@ -126,7 +127,7 @@ func decodeEvent(raw []byte) (*Event, error) {
 	}
 	fill(&r, raw)
 	h := &r.Head
-	texts, rest := [3]Text{}, raw[unsafe.Sizeof(r):]
+	texts, rest := [bpf.TraceTextTEXT_MORE + 1]Text{}, raw[unsafe.Sizeof(r):]
 	for i := range texts {
 		n := int(h.TextLen[i])
 		if n > len(rest) {
@@ -145,7 +146,8 @@ func decodeEvent(raw []byte) (*Event, error) {
 	e := &Event{TimeNS: h.TimeNs, Slot: int(h.Slot), Kind: Kind(h.Kind),
 		Proc: proc(who.Pid, who.Tid, who.NsPid, who.Parent, who.StartNs, who.ParentStartNs, who.Uid, who.Euid, who.Comm),
 		Exe:  texts[bpf.TraceTextTEXT_EXE], Asked: texts[bpf.TraceTextTEXT_ASKED], Base: texts[bpf.TraceTextTEXT_BASE],
-		NR: int(r.Nr), Errno: unix.Errno(-r.Ret), Args: r.Args, Repeats: r.Repeats, Class: classNames[r.Class], Arch: r.Arch,
+		More: texts[bpf.TraceTextTEXT_MORE],
+		NR:   int(r.Nr), Errno: unix.Errno(-r.Ret), Args: r.Args, Repeats: r.Repeats, Class: classNames[r.Class], Arch: r.Arch,
 		NoExec: h.Flags&bpf.TraceRecordFlagFLAG_NOEXEC != 0, ByFD: h.Flags&bpf.TraceRecordFlagFLAG_BY_FD != 0,
 		LSM:    h.Flags&bpf.TraceRecordFlagFLAG_LSM != 0,
 		WideNR: h.Flags&bpf.TraceRecordFlagFLAG_WIDE_NR != 0}

@@ -63,8 +63,9 @@ func TestDecodeTakesOnlyTheExactSize(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add(record(bpf.TraceKindKIND_DENIAL, 1<<13, "/exe", "\x02\x00\x00\x09\x7f\x00\x00\x01", ""))
-	f.Add(record(bpf.TraceKindKIND_EXEC, 1<<12, "/exe", "x", "y"))
+	f.Add(record(bpf.TraceKindKIND_DENIAL, bpf.TraceRecordFlagFLAG_ADDR, "/exe", "\x02\x00\x00\x09\x7f\x00\x00\x01", ""))
+	f.Add(record(bpf.TraceKindKIND_EXEC, bpf.TraceRecordFlagFLAG_FILE, "/exe", "x", "y"))
+	f.Add(record(bpf.TraceKindKIND_DENIAL, 0, "/exe", "x", "/", "x\x00-l\x00\x00"))
 	f.Add(record(bpf.TraceKindKIND_FORK, 0))
 	r := NewReporter(policy, foldOptions, discard)
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -75,7 +76,7 @@ func FuzzDecode(f *testing.F) {
 		case life != nil:
 			r.Life(life)
 		default:
-			if len(e.Exe.Text)+len(e.Asked.Text)+len(e.Base.Text)+len(e.Address) > len(raw) {
+			if len(e.Exe.Text)+len(e.Asked.Text)+len(e.Base.Text)+len(e.More.Text)+len(e.Address) > len(raw) {
 				t.Errorf("texts are longer than the record")
 			}
 			r.Event(e) // what is decoded can be reported, whatever it is

@@ -28,6 +28,7 @@ type verdict struct {
 	cause   string
 	target  string // what was asked for, when that is not the path
 	path    string // the path asked for, made absolute
+	old     string // the other name of a rename or link, the same way
 	blocker string
 	probe   bool // a question, not an attempt: signal 0, AT_EXECVE_CHECK
 }

@@ -15,9 +15,13 @@ const setIDs = unix.S_ISUID | unix.S_ISGID
 // judgePath is about files. Which right was missing an errno does not say: the door follows from the place and from what
 // the call wanted.
 func (p *Policy) judgePath(v *verdict, c call, e *Event) {
-	v.kind, v.path = event.FileDenied, p.resolve(e)
+	v.kind, v.path, v.old = event.FileDenied, p.resolve(e), p.oldName(c, e)
 	mode, hasMode := modeArg(c.name, e)
 	writes := writes(c.name, e)
+	// Of a rename either name may be what must not be touched; a link leaves the old one alone.
+	touches := func(is func(string) bool) bool {
+		return writes && (is(v.path) || strings.HasPrefix(c.name, "rename") && is(v.old))
+	}
 	switch {
 	case hasMode && mode&setIDs != 0:
 		v.door, v.cause = "file-suid", p.ifHolds(causeSeccomp)
@@ -28,9 +32,9 @@ func (p *Policy) judgePath(v *verdict, c call, e *Event) {
 			v.cause = p.ifHolds(causeSeccomp) // a device, which needs a capability besides
 		}
 		return
-	case writes && (slices.Contains(p.Exec, v.path) || slices.Contains(p.Libraries, v.path) || v.path == p.Client):
+	case touches(p.pinned):
 		v.door = "exec-swap"
-	case p.protected(v.path) && writes && !changesMeta(c.name):
+	case touches(p.protected) && !changesMeta(c.name):
 		v.door = "file-git"
 	case in(v.path, "/sys/fs/cgroup"):
 		v.door = "cg-escape"
@@ -48,10 +52,27 @@ func (p *Policy) judgePath(v *verdict, c call, e *Event) {
 	v.cause = p.ifHolds(causeLandlock)
 	if e.Errno == unix.EROFS || e.Errno == unix.EBUSY {
 		v.cause = p.ifHolds(causeMount)
-		if p.protected(v.path) {
+		if p.protected(v.path) || touches(p.protected) {
 			v.cause = p.ifHolds(causeProtect)
 		}
 	}
+}
+
+// oldName is the name that a rename takes away and a link adds to. Where it begins at a folder of its own it stays as it was
+// passed: the record has the new name's folder.
+func (p *Policy) oldName(c call, e *Event) string {
+	if e.More.Text == "" || c.spec.More == none {
+		return ""
+	}
+	sameDir := c.spec.Dirfd == none || int32(e.Args[0]) == int32(e.Args[c.spec.Dirfd])
+	if !strings.HasPrefix(e.More.Text, "/") && !(sameDir && e.Base.Text != "") {
+		return e.More.Text
+	}
+	return p.resolve(&Event{Asked: e.More, Base: e.Base})
+}
+
+func (p *Policy) pinned(name string) bool {
+	return slices.Contains(p.Exec, name) || slices.Contains(p.Libraries, name) || name != "" && name == p.Client
 }
 
 // processDoor is the door of a file in the folder of a process but the caller's own: what lies there is its memory, its

@@ -26,6 +26,7 @@ type Options struct {
 	Hooks   bool     `json:"hooks"`   // ask the kernel who refused, where it lets that be asked; detaching takes longer then
 	Tried   bool     `json:"tried"`   // what was not found too, and signals that were sent, each once, for learning
 	Ring    uint32   `json:"ring"`    // bytes for records of what runs that wait to be read, a power of two; 0: DefaultRing
+	Argv    bool     `json:"argv"`    // the arguments of refused execs; off, because tokens stand there
 	Files   bool     `json:"files"`   // refusals of calls that take a path; off, because programs look for files they may not read
 }
 

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -89,6 +90,9 @@ func (r *Reporter) describe(e *Event) event.Event {
 	if v.probe {
 		ev.Data = map[string]any{"probe": true}
 	}
+	if c.topic == aboutExec {
+		addArguments(&ev, e.More)
+	}
 	return ev
 }
 
@@ -100,6 +104,31 @@ func process(e *Event) *event.Process {
 	return p
 }
 
+// addArguments says what a refused exec was called with, when that is asked for. What was cut ends with event.Cut, so that
+// who takes secrets out knows that one may have been cut too.
+func addArguments(ev *event.Event, list Text) {
+	if list.Text == "" && !list.Unreadable {
+		return
+	}
+	args := []string{}
+	for arg := range strings.SplitSeq(strings.TrimSuffix(list.Text, "\x00"), "\x00") {
+		if len(arg) == maxArg {
+			arg += event.Cut
+		}
+		args = append(args, arg)
+	}
+	if ev.Data == nil {
+		ev.Data = map[string]any{}
+	}
+	ev.Data["argv"] = args
+	if list.Truncated || list.Unreadable {
+		ev.Data["argv_truncated"] = true
+	}
+}
+
+// maxArg is how long an argument is that was cut: ARG_MAX of event.h without its NUL.
+const maxArg = 127
+
 // Where a target's text is from. The memory of a program is not to be trusted: another thread may have written it since.
 const (
 	sourceUser       = "user_memory"
@@ -109,7 +138,10 @@ const (
 )
 
 func target(v *verdict, e *Event) *event.Target {
-	t := &event.Target{Asked: e.Asked.Text, Resolved: v.path, Truncated: e.Asked.Truncated || e.Base.Truncated, Source: sourceUser}
+	t := &event.Target{Asked: e.Asked.Text, Resolved: v.path, Old: v.old, Truncated: e.Asked.Truncated || e.Base.Truncated, Source: sourceUser}
+	if v.old != "" {
+		t.Truncated = t.Truncated || e.More.Truncated
+	}
 	switch {
 	case e.Asked.Unreadable:
 		t.Source = sourceUnreadable

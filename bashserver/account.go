@@ -37,5 +37,13 @@ func (j *job) closing(r wire.Record, took time.Duration, taken []redact.Count) {
 	j.c.s.events.send(event.Event{Type: event.CommandEnd, Command: e})
 }
 
-// cut bounds a path in an event.
-func cut(s string) string { return s[:min(len(s), 1024)] }
+// maxPath bounds a path in an event.
+const maxPath = 1000
+
+// cut bounds a path in an event, and marks it: who takes secrets out has to know.
+func cut(s string) string {
+	if len(s) <= maxPath {
+		return s
+	}
+	return s[:maxPath] + event.Cut
+}

@@ -55,6 +55,9 @@ type Env struct {
 // Secret is a value that must not leave in a command's output. Name goes into the mark that replaces it.
 type Secret = redact.Secret
 
+// MinSecret is the fewest bytes of a value.
+const MinSecret = redact.MinValue
+
 // Defaults and bounds of Config.
 const (
 	DefaultOutputLimit    = 64 << 20

@@ -8,10 +8,13 @@
 
 /* PATH_MAX: no text is longer. Without a NUL, that is one byte less than the kernel's own bound. */
 #define TEXT_MAX 4096
-#define TEXTS 3
+#define TEXTS 4
 #define MAX_SLOTS 8
 #define MAX_CALLS 512
 #define ADDR_MAX 128
+/* Of the arguments of a refused exec so many are read, so much of each, the NUL included. */
+#define ARGV_MAX 16
+#define ARG_MAX 128
 
 enum kind {
 	KIND_EXEC = 1,
@@ -28,6 +31,7 @@ enum text {
 	TEXT_EXE,   /* the image that runs, by a walk from its dentry to the task's root */
 	TEXT_ASKED, /* the string that the program passed, or the name of the exec */
 	TEXT_BASE,  /* a descriptor's file, or the folder that a relative TEXT_ASKED begins at; the interpreter of an exec */
+	TEXT_MORE,  /* of a denial: the old name of a rename or link; the arguments of an exec, each with its NUL */
 };
 
 enum record_flag {
@@ -37,13 +41,13 @@ enum record_flag {
 	FLAG_OUTSIDE = 1 << 2,    /* the walk ended at another root than the task's */
 	FLAG_DETACHED = 1 << 3,   /* no place in any tree: memfd, pipe, socket */
 
-	FLAG_FILE = 1 << 12,   /* file is filled in */
-	FLAG_ADDR = 1 << 13,   /* TEXT_ASKED is a socket address */
-	FLAG_SOCKET = 1 << 14, /* sock_* are filled in */
-	FLAG_NOEXEC = 1 << 16, /* the file lies on a mount that is noexec */
-	FLAG_BY_FD = 1 << 17,  /* the mapping's file was taken from the descriptor, not from the mapping */
-	FLAG_WIDE_NR = 1 << 18, /* the register with the call's number had bits set that the kernel leaves out of it */
-	FLAG_LSM = 1 << 19,     /* a security module refused */
+	FLAG_FILE = 1 << 16,    /* file is filled in */
+	FLAG_ADDR = 1 << 17,    /* TEXT_ASKED is a socket address */
+	FLAG_SOCKET = 1 << 18,  /* sock_* are filled in */
+	FLAG_NOEXEC = 1 << 19,  /* the file lies on a mount that is noexec */
+	FLAG_BY_FD = 1 << 20,   /* the mapping's file was taken from the descriptor, not from the mapping */
+	FLAG_WIDE_NR = 1 << 21, /* the register with the call's number had bits set that the kernel leaves out of it */
+	FLAG_LSM = 1 << 22,     /* a security module refused */
 };
 
 /* Each class of denials has a ring of its own: a flood of one cannot push out another's first. */
@@ -74,6 +78,7 @@ struct head {
 	__u32 slot; /* of the cgroup */
 	enum record_flag flags;
 	__u32 text_len[TEXTS];
+	__u32 pad;
 	struct process who;
 };
 
@@ -126,6 +131,7 @@ enum call_flag {
 	CALL_BUSY = 1 << 8,    /* EBUSY: the name is a mount point */
 	CALL_TRIED = 1 << 9,   /* ENOENT, EROFS and ECONNREFUSED, and what CALL_DENIED has unless that is set too */
 	CALL_SENT = 1 << 10,   /* success sent a signal */
+	CALL_ARGV = 1 << 11,   /* more is a list of strings, not one */
 };
 
 /* Indexes into the arguments, or -1. */
@@ -136,7 +142,8 @@ struct call {
 	__s8 dirfd; /* what a relative path begins at; AT_FDCWD without one */
 	__s8 fd;    /* a descriptor whose file says what was refused */
 	__s8 addr;  /* a socket address, its length in the next argument */
-	__u8 pad[3];
+	__s8 more;  /* what TEXT_MORE is read from */
+	__u8 pad[2];
 };
 
 /* Produced = read by user space + lost + shed. */

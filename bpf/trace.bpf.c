@@ -397,6 +397,68 @@ static __always_inline void add_target(struct scratch *s, __u32 key, const volat
 	}
 }
 
+/* A list of strings of the program, as far as it was read. */
+struct list {
+	__u64 from;
+	__u32 start; /* where it begins in scratch.text */
+	__u32 len;
+	__u32 flags;
+};
+
+static long list_step(__u32 i, void *ctx)
+{
+	struct list *l = ctx;
+	__u32 key = SCRATCH_EXIT, off = l->start + l->len;
+	struct scratch *s = bpf_map_lookup_elem(&scratches, &key);
+	void *from = 0;
+	long n;
+
+	if (!s || off > TEXT_ROOM - TEXT_MAX + ARGV_MAX * ARG_MAX)
+		return 1;
+	if (bpf_probe_read_user(&from, sizeof(from), (void *)(l->from + i * sizeof(from)))) {
+		l->flags |= FLAG_UNREADABLE;
+		return 1;
+	}
+	if (!from)
+		return 1;
+	if (i == ARGV_MAX) {
+		l->flags |= FLAG_TRUNCATED;
+		return 1;
+	}
+	n = bpf_probe_read_user_str(&s->text[off], ARG_MAX, from);
+	if (n < 1 || n > ARG_MAX) {
+		l->flags |= FLAG_UNREADABLE;
+		return 1;
+	}
+	if (n == ARG_MAX)
+		l->flags |= FLAG_TRUNCATED;
+	l->len += n;
+	return 0;
+}
+
+/*
+ * What else a denial's arguments say. Another thread may have rewritten it since the kernel looked, and a refused exec
+ * has left the program's memory as it was. It comes behind the other texts, when the key has been made of those.
+ */
+static __noinline int add_more(__u64 from, bool list)
+{
+	__u32 key = SCRATCH_EXIT;
+	struct scratch *s = bpf_map_lookup_elem(&scratches, &key);
+	struct list l = { .from = from };
+
+	if (!s || !from)
+		return 0;
+	if (!list) {
+		add_text(s, TEXT_MORE, (void *)from, true);
+		return 0;
+	}
+	l.start = text_end(&s->ev.head);
+	bpf_loop(ARGV_MAX + 1, list_step, &l, 0);
+	s->ev.head.text_len[TEXT_MORE] = l.len & (TEXT_MAX - 1);
+	s->ev.head.flags |= l.flags << (4 * TEXT_MORE);
+	return 0;
+}
+
 static __always_inline __u64 mix(__u64 h, __u64 word)
 {
 	h = (h ^ word) * (seed[1] | 1);
@@ -617,10 +679,13 @@ int sys_exit(__u64 *ctx)
 	add_exe(SCRATCH_EXIT);
 	add_target(s, SCRATCH_EXIT, call);
 	key = denial_key(s);
-	if (s->ev.head.kind == KIND_TRIED)
+	if (s->ev.head.kind == KIND_TRIED) {
 		emit_tried(s, key);
-	else
+	} else {
+		if (call->more >= 0)
+			add_more(arg(&s->ev, call->more), call->flags & CALL_ARGV);
 		emit_denial(s, key, call->class);
+	}
 	return 0;
 }
 

@@ -21,7 +21,8 @@ type TraceCall struct {
 	Dirfd int8
 	Fd    int8
 	Addr  int8
-	Pad   [3]uint8
+	More  int8
+	Pad   [2]uint8
 }
 
 type TraceCallFlag uint32
@@ -38,6 +39,7 @@ const (
 	TraceCallFlagCALL_BUSY    TraceCallFlag = 256
 	TraceCallFlagCALL_TRIED   TraceCallFlag = 512
 	TraceCallFlagCALL_SENT    TraceCallFlag = 1024
+	TraceCallFlagCALL_ARGV    TraceCallFlag = 2048
 )
 
 type TraceClass uint32
@@ -65,7 +67,8 @@ type TraceEvent struct {
 		Kind    TraceKind
 		Slot    uint32
 		Flags   TraceRecordFlag
-		TextLen [3]uint32
+		TextLen [4]uint32
+		Pad     uint32
 		Who     struct {
 			_             structs.HostLayout
 			StartNs       uint64
@@ -123,7 +126,8 @@ type TraceLife struct {
 		Kind    TraceKind
 		Slot    uint32
 		Flags   TraceRecordFlag
-		TextLen [3]uint32
+		TextLen [4]uint32
+		Pad     uint32
 		Who     struct {
 			_             structs.HostLayout
 			StartNs       uint64
@@ -148,13 +152,13 @@ const (
 	TraceRecordFlagFLAG_UNREADABLE TraceRecordFlag = 2
 	TraceRecordFlagFLAG_OUTSIDE    TraceRecordFlag = 4
 	TraceRecordFlagFLAG_DETACHED   TraceRecordFlag = 8
-	TraceRecordFlagFLAG_FILE       TraceRecordFlag = 4096
-	TraceRecordFlagFLAG_ADDR       TraceRecordFlag = 8192
-	TraceRecordFlagFLAG_SOCKET     TraceRecordFlag = 16384
-	TraceRecordFlagFLAG_NOEXEC     TraceRecordFlag = 65536
-	TraceRecordFlagFLAG_BY_FD      TraceRecordFlag = 131072
-	TraceRecordFlagFLAG_WIDE_NR    TraceRecordFlag = 262144
-	TraceRecordFlagFLAG_LSM        TraceRecordFlag = 524288
+	TraceRecordFlagFLAG_FILE       TraceRecordFlag = 65536
+	TraceRecordFlagFLAG_ADDR       TraceRecordFlag = 131072
+	TraceRecordFlagFLAG_SOCKET     TraceRecordFlag = 262144
+	TraceRecordFlagFLAG_NOEXEC     TraceRecordFlag = 524288
+	TraceRecordFlagFLAG_BY_FD      TraceRecordFlag = 1048576
+	TraceRecordFlagFLAG_WIDE_NR    TraceRecordFlag = 2097152
+	TraceRecordFlagFLAG_LSM        TraceRecordFlag = 4194304
 )
 
 type TraceRepeat struct {
@@ -167,7 +171,7 @@ type TraceRepeat struct {
 type TraceScratch struct {
 	_    structs.HostLayout
 	Ev   TraceEvent
-	Text [12288]int8
+	Text [16384]int8
 	Walk [4352]int8
 }
 
@@ -177,6 +181,7 @@ const (
 	TraceTextTEXT_EXE   TraceText = 0
 	TraceTextTEXT_ASKED TraceText = 1
 	TraceTextTEXT_BASE  TraceText = 2
+	TraceTextTEXT_MORE  TraceText = 3
 )
 
 type TraceVerdict struct {

@@ -172,10 +172,11 @@ func (e *Event) bounded(cut int) *Event {
 	}
 	if e.Target != nil {
 		t := *e.Target
-		var cutAsked, cutResolved bool
+		var cutAsked, cutResolved, cutOld bool
 		t.Asked, cutAsked = clip(t.Asked, cut)
 		t.Resolved, cutResolved = clip(t.Resolved, cut)
-		t.Source, t.Truncated = word(t.Source), t.Truncated || cutAsked || cutResolved
+		t.Old, cutOld = clip(t.Old, cut)
+		t.Source, t.Truncated = word(t.Source), t.Truncated || cutAsked || cutResolved || cutOld
 		c.Target = &t
 	}
 	if e.Command != nil {

@@ -51,12 +51,14 @@ func plain(s string) bool {
 // characters, private use and every space but U+0020; a combining mark stays, because names in many languages have them.
 func visible(r rune) bool { return unicode.IsPrint(r) && r != utf8.RuneError }
 
-// clip returns s as valid UTF-8 of at most max bytes, bytes that are none written as \xNN, and whether it was cut.
+// clip returns s as valid UTF-8 of at most max bytes, bytes that are none written as \xNN, and whether it was cut: then it
+// ends with Cut.
 func clip(s string, max int) (string, bool) {
 	if utf8.ValidString(s) && len(s) <= max {
 		return s, false
 	}
 	var b strings.Builder
+	room := 0 // what stands before a mark that still fits
 	for i := 0; i < len(s); {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		piece := s[i : i+size]
@@ -64,9 +66,12 @@ func clip(s string, max int) (string, bool) {
 			piece = fmt.Sprintf(`\x%02x`, s[i])
 		}
 		if b.Len()+len(piece) > max {
-			return b.String(), true
+			return b.String()[:room] + Cut, true
 		}
 		b.WriteString(piece)
+		if b.Len() <= max-len(Cut) {
+			room = b.Len()
+		}
 		i += size
 	}
 	return b.String(), false

@@ -84,8 +84,26 @@ type Process struct {
 type Target struct {
 	Asked     string `json:"asked,omitempty"`
 	Resolved  string `json:"resolved,omitempty"`
+	Old       string `json:"old,omitempty"` // of a rename or link whose new name the others are
 	Source    string `json:"source,omitempty"`
 	Truncated bool   `json:"truncated,omitempty"`
+}
+
+// Argv is what a refused exec was called with, where Data has it.
+func (e *Event) Argv() []string {
+	switch list := e.Data["argv"].(type) {
+	case []string:
+		return list
+	case []any: // as JSON makes it
+		var out []string
+		for _, v := range list {
+			if s, ok := v.(string); ok {
+				out = append(out, s)
+			}
+		}
+		return out
+	}
+	return nil
 }
 
 // Command is a command of the bash-server.

@@ -198,7 +198,7 @@ func foldKey(e *Event) [32]byte {
 	}
 	parts = append(parts, "")
 	if e.Target != nil {
-		parts = append(parts, e.Target.Asked, e.Target.Resolved)
+		parts = append(parts, e.Target.Asked, e.Target.Resolved, e.Target.Old)
 	}
 	if !e.Type.Denial() {
 		// Of a denial the fields say everything; elsewhere the sentence is what there is.

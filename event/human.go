@@ -38,10 +38,12 @@ func Human(e *Event) string {
 			}
 			add(" %s", t.Resolved)
 		}
-		if t.Truncated {
+		if t.Truncated && !strings.HasSuffix(b.String(), Cut) {
 			b.WriteString("…")
 		}
+		add(" from %s", t.Old)
 	}
+	add(" argv: %s", strings.Join(e.Argv(), " "))
 	add(" %s", e.Errno)
 	add(" layer=%s", e.Layer)
 	add(" by %s", strings.TrimPrefix(e.Cause, "by "))

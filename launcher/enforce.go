@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +45,8 @@ type Options struct {
 
 	// EventsFiles reports refused calls that take a path too: open and its like.
 	EventsFiles bool
+	// EventsArgv reports what a refused exec was called with.
+	EventsArgv bool
 
 	Notice func(string)
 	Learn  *Learn              // run in a wide view and record, instead of holding what runs to its pins
@@ -59,6 +60,7 @@ type run struct {
 	s  *Session
 	sp *spawner
 
+	secrets  []bashserver.Secret
 	opened   []sink.Opened // a sharness-agent that is started again needs them
 	parent   *cgroup       // of the session, holds the others
 	occupied []*os.File    // the locks on its folders
@@ -164,6 +166,9 @@ func (r *run) check(orchestrator bool) error {
 	if err := s.prepare(r.o.AllowOpen); err != nil {
 		return err
 	}
+	if err := r.findSecrets(); err != nil {
+		return err
+	}
 	if s.proof != nil {
 		if err := s.proof.check(s.Manifest); err != nil {
 			return err
@@ -248,12 +253,12 @@ func (r *run) startServices(orchestrator bool) error {
 	var trace *traceConfig
 	var untraced error
 	if orchestrator {
-		trace, untraced = r.s.trace(r.group, r.o.EventsFiles)
+		trace, untraced = r.s.trace(r.group, r.o)
 		if untraced = r.observe(trace, untraced); untraced != nil && r.s.learn != nil {
 			return unlearned(untraced)
 		}
 	}
-	if r.sink, err = startSink(r.sp, r.s, r.opened, trace, r.unlogged); err != nil {
+	if r.sink, err = startSink(r.sp, r.s, r.opened, r.secrets, trace, r.unlogged); err != nil {
 		return err
 	}
 	r.events = r.sink.events
@@ -397,7 +402,7 @@ func (r *run) bashdConfig() (bashserver.Config, error) {
 		WorkspaceRoot: r.s.Workspace.Name(),
 		Env:           bashserver.Env{Pass: m.Sandbox.Env.Pass, Drop: append(m.Sandbox.Drop, m.Secrets.Env...), Set: set},
 		OutputLimit:   int64(m.Sandbox.Output),
-		Rules:         string(m.Secrets.Rules), Neutralise: m.Secrets.Escapes == manifest.EscapesNeutralise, RefuseBinary: m.Secrets.Binary == manifest.BinaryRefuse,
+		Secrets:       r.secrets, Rules: string(m.Secrets.Rules), Neutralise: m.Secrets.Escapes == manifest.EscapesNeutralise, RefuseBinary: m.Secrets.Binary == manifest.BinaryRefuse,
 		Bounds: map[string]string{
 			"pids": strconv.Itoa(m.Sandbox.Pids), "memory": m.Sandbox.Memory.String(), "timeout": m.Sandbox.Timeout.String(), "output": m.Sandbox.Output.String(),
 			"cpu": m.Sandbox.CPU.String(), "tmp": m.Sandbox.Tmp.String(), "file_size": m.Sandbox.FileSize.String(),
@@ -406,24 +411,6 @@ func (r *run) bashdConfig() (bashserver.Config, error) {
 		},
 		Jobs: jobsOf(m), JobLog: int(m.Sandbox.Background.Log),
 		LandlockABI: r.s.helperLandlockABI(), Seccomp: progs[0],
-	}
-	for _, name := range m.Secrets.Env {
-		// What the caller has, and what the orchestrator gets: a manifest may set the value itself.
-		set, err := r.s.expand(m.Env.Set[name])
-		if err != nil {
-			return bashserver.Config{}, refusef("env.set %s: %w", name, err)
-		}
-		values := []string{set}
-		for _, kv := range r.o.Env {
-			if n, v, _ := strings.Cut(kv, "="); n == name && !slices.Contains(values, v) {
-				values = append(values, v)
-			}
-		}
-		for _, v := range values {
-			if v != "" {
-				c.Secrets = append(c.Secrets, bashserver.Secret{Name: name, Value: v})
-			}
-		}
 	}
 	return c, nil
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/sharness/sharness/bashserver"
 	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/event/sink"
 	"github.com/sharness/sharness/internal/confine"
@@ -33,6 +34,7 @@ type sinkProcess struct {
 	ends     [feeds]*os.File
 	feeds    []sink.Feed // the receiving ends
 	opened   []sink.Opened
+	secrets  []bashserver.Secret
 	trace    *traceConfig // nil: nothing is traced
 	untraced error        // why the newest one traces nothing
 	keeper   *keeper
@@ -52,6 +54,10 @@ type agentConfig struct {
 	Fold    event.FoldOptions `json:"fold"`
 	Confine confine.Drop      `json:"confine"`
 	Trace   *traceConfig      `json:"trace,omitempty"`
+
+	// What is taken out of every event, as it is out of a command's output.
+	Secrets []bashserver.Secret `json:"secrets,omitempty"`
+	Rules   string              `json:"rules,omitempty"`
 }
 
 // openSinks opens what the user named with the user's reach, before anything of the session exists.
@@ -149,8 +155,8 @@ func (s *Session) outsideFile(f *os.File) error {
 
 // startSink starts sharness-agent with sinks that stay the caller's, and starts it again when it dies: lost is told when
 // that does not help.
-func startSink(sp *spawner, s *Session, opened []sink.Opened, trace *traceConfig, lost func(error)) (*sinkProcess, error) {
-	k := &sinkProcess{opened: opened, trace: trace}
+func startSink(sp *spawner, s *Session, opened []sink.Opened, secrets []bashserver.Secret, trace *traceConfig, lost func(error)) (*sinkProcess, error) {
+	k := &sinkProcess{opened: opened, secrets: secrets, trace: trace}
 	for i := range feeds {
 		send, receive, err := sink.Pair()
 		if err != nil {
@@ -189,7 +195,8 @@ func (k *sinkProcess) start(sp *spawner, s *Session) (*helperProcess, error) {
 	}
 	uid := helperUID(s.UID, helperAgent)
 	spec := helperSpec{name: "sharness-agent", uid: uid, gid: uid, control: theirs, events: files[1], extra: files[3:], drains: true}
-	agent := agentConfig{Config: config, Fold: foldFor(k.trace), Confine: confine.Drop{Landlock: s.helperLandlock(), Seccomp: progs}}
+	agent := agentConfig{Config: config, Fold: foldFor(k.trace), Confine: confine.Drop{Landlock: s.helperLandlock(), Seccomp: progs},
+		Secrets: k.secrets, Rules: string(s.Manifest.Secrets.Rules)}
 	if s.proof != nil {
 		agent.Fold = proofFold
 	}

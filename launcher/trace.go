@@ -19,6 +19,7 @@ type traceConfig struct {
 	Cgroups []string     `json:"cgroups"`
 	Maps    bool         `json:"maps,omitempty"`
 	Files   bool         `json:"files,omitempty"`
+	Argv    bool         `json:"argv,omitempty"`
 	Hooks   bool         `json:"hooks,omitempty"`
 	Tried   bool         `json:"tried,omitempty"`
 	Ring    uint32       `json:"ring,omitempty"`
@@ -55,9 +56,8 @@ type traceReport struct {
 // traceTime bounds loading and attaching; the verifier takes most of it.
 const traceTime = 30 * time.Second
 
-// trace says what is traced: the orchestrator's group, in the hierarchy that BPF knows, and with files the calls that take a
-// path too.
-func (s *Session) trace(group *cgroup, files bool) (*traceConfig, error) {
+// trace says what is traced: the orchestrator's group, in the hierarchy that BPF knows, and what else was asked for.
+func (s *Session) trace(group *cgroup, o Options) (*traceConfig, error) {
 	if group.unified == "" {
 		return nil, errors.New("no cgroup2 hierarchy is mounted, by which the tracing programs know the orchestrator")
 	}
@@ -96,7 +96,7 @@ func (s *Session) trace(group *cgroup, files bool) (*traceConfig, error) {
 			p.Layers = append(p.Layers, string(l.Name))
 		}
 	}
-	return &traceConfig{Cgroups: []string{group.unified}, Files: files, Hooks: files, Policy: p, UID: uid, GID: uid}, nil
+	return &traceConfig{Cgroups: []string{group.unified}, Files: o.EventsFiles, Hooks: o.EventsFiles, Argv: o.EventsArgv, Policy: p, UID: uid, GID: uid}, nil
 }
 
 // needs says which interpreter or loader the kernel starts each pinned file with: where that is not pinned, a refusal

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/sharness/sharness/bashserver/redact"
 	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/event/sink"
 	"github.com/sharness/sharness/internal/confine"
@@ -32,6 +33,8 @@ type Config struct {
 	Fold    event.FoldOptions `json:"fold"`
 	Confine confine.Drop      `json:"confine"` // Keep is filled in here
 	Trace   *Trace            `json:"trace,omitempty"`
+	Secrets []redact.Secret   `json:"secrets,omitempty"` // taken out of every event, of every producer
+	Rules   redact.Rules      `json:"rules,omitempty"`   // for what looks like one; none when empty
 }
 
 func main() {
@@ -67,6 +70,12 @@ func run() error {
 	collector, err := sink.New(config.Config, config.Fold)
 	if err != nil {
 		return err
+	}
+	if config.Rules == "" {
+		config.Rules = redact.RulesNone
+	}
+	if len(config.Secrets) > 0 || config.Rules != redact.RulesNone {
+		collector.Rewrite = redact.NewSet(config.Secrets, config.Rules).String
 	}
 	_, _ = time.Now().Zone() // reads /etc/localtime, which no longer exists for us in a moment
 	if tracer != nil {

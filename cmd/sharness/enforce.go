@@ -25,6 +25,7 @@ type sessionFlags struct {
 	events    []string
 	allowOpen []string
 	files     bool // refused file calls are events too
+	argv      bool // refused execs come with their arguments
 }
 
 func (f *sessionFlags) add(cmd *cobra.Command) {
@@ -62,7 +63,7 @@ func (f *sessionFlags) open(cmd string) (launcher.Options, error) {
 func (f *sessionFlags) place(o launcher.Options, path string) (launcher.Options, error) {
 	var err error
 	m := o.Manifest
-	o.EventsFiles = f.files
+	o.EventsFiles, o.EventsArgv = f.files, f.argv
 	if o.Dir, err = os.Getwd(); err != nil {
 		return o, &exitError{126, fmt.Errorf("current folder: %w", err)}
 	}
@@ -138,7 +139,7 @@ func profileFor(name string) string {
 func newEnforceCmd() *cobra.Command {
 	var f sessionFlags
 	cmd := &cobra.Command{
-		Use:   "enforce [-m FILE] [--workspace DIR] [--events SINK]… [--events-files] [--allow-open DOOR]… -- CMD [ARG…]",
+		Use:   "enforce [-m FILE] [--workspace DIR] [--events SINK]… [--events-files] [--events-argv] [--allow-open DOOR]… -- CMD [ARG…]",
 		Short: "Run CMD in the domain its manifest describes",
 		Long: `enforce starts CMD in its domain: own namespaces, a view in which only pinned files can be executed, Landlock,
 two seccomp filters, its own uid without capabilities. What the manifest does not list cannot be started, and what
@@ -172,8 +173,14 @@ nothing has changed, 127 when CMD was not found.`,
 	}
 	f.add(cmd)
 	cmd.Flags().BoolVar(&f.files, "events-files", false, "report refused calls on files too (open, rename …): many, because programs try what they may not read")
+	f.addArgv(cmd)
 	cmd.Flags().SetInterspersed(false)
 	return cmd
+}
+
+// addArgv is for what has an orchestrator: only its calls are seen.
+func (f *sessionFlags) addArgv(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.argv, "events-argv", false, "report the arguments of refused execs too, cut and without secrets; tokens stand there")
 }
 
 // sameCommand refuses to run another command than the manifest's under its name.

@@ -49,6 +49,7 @@ refused to start, or had to leave files out (with --yes that is a warning), 127 
 		RunE:    func(_ *cobra.Command, args []string) error { return f.run(args) },
 	}
 	f.add(cmd)
+	f.addArgv(cmd)
 	cmd.Flags().StringVar(&f.profile, "profile", "", "begin with this `PROFILE`: "+strings.Join(manifest.Profiles(), ", ")+" (default: the one named like the manifest, else plain)")
 	completeWords(cmd, "profile", manifest.Profiles)
 	cmd.Flags().BoolVar(&f.merge, "merge", false, "keep what the manifest in force allows, and add what this run used")

@@ -16,6 +16,9 @@ import (
 // Collector receives, folds and writes the events of one session. Make it with New before the process is confined and
 // Run it after.
 type Collector struct {
+	// Rewrite, if not nil, is applied to the texts of every event before anything else is done with it (event.Rewrite).
+	Rewrite func(s string, cut bool) string
+
 	config  Config
 	sources []*source
 	writers []*writer
@@ -109,6 +112,9 @@ func (c *Collector) loop(in <-chan *event.Event) {
 		case e, ok := <-in:
 			if !ok {
 				return
+			}
+			if c.Rewrite != nil {
+				e.Rewrite(c.Rewrite)
 			}
 			if e.Type == event.SessionEnd {
 				c.end = e

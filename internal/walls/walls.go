@@ -38,7 +38,7 @@ var Rooms = []Room{
 		"launcher/host", "launcher/pin", "launcher/protect", "launcher/relay", "launcher/resolve", "launcher/stage", "launcher/tty",
 		"internal/confine", "internal/lean", "internal/sidedoor"},
 		// What it hands to the bash-server. The supervisor must not contain the face itself.
-		Borrows: map[string][]string{"bashserver": {"Config", "Env", "Secret"}}},
+		Borrows: map[string][]string{"bashserver": {"Config", "Env", "Secret", "MinSecret"}}},
 	{Path: "launcher/filter", Ours: []string{"manifest"}, C: true},
 	{Path: "launcher/host"},
 	{Path: "launcher/resolve", Ours: []string{"manifest", "launcher/host", "internal/sidedoor"}, Pure: true},
@@ -77,7 +77,7 @@ var Rooms = []Room{
 	{Path: "cmd/sharness-init", Ours: []string{"launcher/stage"}},
 	{Path: "cmd/sharness-bashd", Ours: []string{"bashserver"}},
 	{Path: "cmd/sharness-relay", Ours: []string{"launcher/relay", "internal/confine"}},
-	{Path: "cmd/sharness-agent", Ours: []string{"agent", "agent/learn/record", "event", "event/sink", "internal/confine"}},
+	{Path: "cmd/sharness-agent", Ours: []string{"agent", "agent/learn/record", "bashserver/redact", "event", "event/sink", "internal/confine"}},
 	{Path: "cmd/sharness-watch", Ours: []string{"launcher/protect", "event", "event/sink", "internal/confine"}},
 	{Path: "cmd/sharness-probe", Ours: []string{"internal/sidedoor", "internal/sidedoor/attempt", "internal/sidedoor/probe"}},
 	{Path: "cmd/sharness-bash"},
