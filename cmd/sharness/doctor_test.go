@@ -125,12 +125,16 @@ func TestDoctorEscapesWhatItShows(t *testing.T) {
 // TestDoctorAndEventsAsTyped runs their scripts with the real command.
 func TestDoctorAndEventsAsTyped(t *testing.T) {
 	kerneltest.RequireRoot(t)
-	running := kerneltest.Running(t)
 	testscript.Run(t, testscript.Params{Files: []string{"testdata/doctor.txtar", "testdata/events.txtar", "testdata/events_why.txtar"}, RequireExplicitExec: true,
-		// [since:6.3] is a kernel of that release or a newer one: what it should have is not asked of it.
-		Condition: func(cond string) (bool, error) {
-			var since kerneltest.Kernel
-			_, err := fmt.Sscanf(cond, "since:%d.%d", &since.Major, &since.Minor)
-			return !running.Before(since), err
-		}})
+		Condition: scriptSince(t)})
+}
+
+// scriptSince gives scripts [since:6.3]: a kernel of that release or a newer one. What it should have is not asked of it.
+func scriptSince(t *testing.T) func(string) (bool, error) {
+	running := kerneltest.Running(t)
+	return func(cond string) (bool, error) {
+		var since kerneltest.Kernel
+		_, err := fmt.Sscanf(cond, "since:%d.%d", &since.Major, &since.Minor)
+		return !running.Before(since), err
+	}
 }

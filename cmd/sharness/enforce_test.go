@@ -40,7 +40,7 @@ func TestEnforce(t *testing.T) {
 		files = append(files, found...)
 	}
 	testscript.Run(t, testscript.Params{
-		Files: files, WorkdirRoot: root, RequireExplicitExec: true,
+		Files: files, WorkdirRoot: root, RequireExplicitExec: true, Condition: scriptSince(t),
 		Setup: func(e *testscript.Env) error {
 			// The scripts run the built sharness and not the test binary's: its helpers lie beside it.
 			own, _, _ := strings.Cut(e.Getenv("PATH"), ":")

@@ -163,7 +163,7 @@ func (p *proof) header() report.Header {
 		h.Doors = append(h.Doors, door)
 	}
 	if m := p.o.Manifest; m != nil {
-		h.Manifest = p.o.Path
+		h.Manifest, h.Memfd = p.o.Path, m.Memfd
 		for _, e := range m.Exec {
 			h.Pinned = append(h.Pinned, e.Path)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sharness/sharness/event"
+	"github.com/sharness/sharness/internal/sidedoor"
 	"github.com/sharness/sharness/internal/sidedoor/probe"
 )
 
@@ -58,6 +59,9 @@ func (m *matching) result(r *probe.Result) {
 func (h *Header) allows(r *probe.Result) string {
 	if d := h.door(r.Door); d.Allowed != "" {
 		return d.Allowed
+	}
+	if h.Memfd && sidedoor.OpenedByMemfd(r.ID) {
+		return "manifest"
 	}
 	// Pid 1 of the domain is the orchestrator's parent, and has its uid.
 	if rest := h.door("pid1").Rest; rest != "" && (r.Door == "pid1" || r.ID == "sig/parent") {

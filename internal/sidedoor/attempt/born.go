@@ -111,10 +111,6 @@ func loadsCode(name string) bool {
 	return strings.HasPrefix(name, "LD_") || strings.HasPrefix(name, "GIT_") || slices.Contains(loaders, name)
 }
 
-// sockets are variables that lead to somebody else's daemon.
-var sockets = []string{"SSH_AUTH_SOCK", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "DOCKER_HOST", "DISPLAY", "WAYLAND_DISPLAY",
-	"XAUTHORITY", "XDG_RUNTIME_DIR", "TMUX", "STY", "KUBECONFIG", "SUDO_COMMAND"}
-
 func envAttempts() []Attempt {
 	find := func(t *Target, bad func(name, value string) bool) Outcome {
 		var found []string
@@ -137,8 +133,12 @@ func envAttempts() []Attempt {
 				return slices.Contains(t.SecretEnv, name) || strings.Contains(value, t.SecretValue)
 			})
 		}},
-		{"inherit-env/socket", "inherit-env", "find the way to a daemon in the environment", Varies, func(t *Target) Outcome {
-			return find(t, func(name, _ string) bool { return slices.Contains(sockets, name) })
+		{"inherit-env/socket", "inherit-env", "find the way to a daemon in the environment", Opens, func(t *Target) Outcome {
+			if len(t.SocketEnv) == 0 {
+				return impossible("no bait")
+			}
+			// By value: a manifest may set one of these names to a place of the agent's own.
+			return find(t, func(name, value string) bool { return slices.Contains(t.SocketEnv, name+"="+value) })
 		}},
 		{"inherit-env/auxv", "inherit-env", "find a planted secret in /proc/self/environ", Opens, func(t *Target) Outcome {
 			if t.SecretValue == "" {

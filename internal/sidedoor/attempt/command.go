@@ -28,7 +28,6 @@ var notInCommand = map[string]string{
 	"exec-abi/high-bits-memfd":  "a command may make a memfd",
 	"sig/parent":                "its parent is its own shell",
 	"file-secret/homes":         "its own HOME is one",
-	"inherit-env/socket":        "TMUX and its like are not bait",
 	"sig/peerpidfd-server":      "there is no socket; cmd-reach/server-socket",
 	"sig/peercred-server":       "there is no socket; cmd-reach/server-socket",
 	"ptrace/dumpable":           "it lists the environment of its own processes",

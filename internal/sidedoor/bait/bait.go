@@ -57,6 +57,8 @@ func Plant(c Config) (_ *Planted, err error) {
 	if p.Bait.HostNetNS, err = inode("/proc/self/ns/net"); err != nil {
 		return nil, err
 	}
+	p.Bait.SocketEnv = socketEnv(c.Dir)
+	p.Env = append(p.Env, p.Bait.SocketEnv...)
 	for _, step := range []func() error{p.files, p.payloads, p.ports, p.unixSockets, p.ipc, p.victim} {
 		if err := step(); err != nil {
 			return nil, err

@@ -36,9 +36,22 @@ func (p *Planted) ports() error {
 	return nil
 }
 
+// stream is the name of a socket to which everyone may connect.
+const stream = "stream.sock"
+
+// socketEnv are the variables by which programs find somebody else's daemon, as if all of these were the socket in dir.
+func socketEnv(dir string) []string {
+	sock := filepath.Join(dir, stream)
+	return []string{
+		"SSH_AUTH_SOCK=" + sock, "GPG_AGENT_INFO=" + sock + ":1:1", "DBUS_SESSION_BUS_ADDRESS=unix:path=" + sock, "DOCKER_HOST=unix://" + sock,
+		"DISPLAY=" + sock, "WAYLAND_DISPLAY=" + sock, "XAUTHORITY=" + sock, "XDG_RUNTIME_DIR=" + dir, "TMUX=" + sock + ",1,0", "STY=1." + sock, "KUBECONFIG=" + sock,
+		"SUDO_COMMAND=" + sock,
+	}
+}
+
 // unixSockets listens by pathname and by abstract name.
 func (p *Planted) unixSockets() error {
-	p.Bait.Stream, p.Bait.Datagram = filepath.Join(p.config.Dir, "stream.sock"), filepath.Join(p.config.Dir, "datagram.sock")
+	p.Bait.Stream, p.Bait.Datagram = filepath.Join(p.config.Dir, stream), filepath.Join(p.config.Dir, "datagram.sock")
 	p.Bait.Abstract = "sharness-" + p.Bait.SecretValue
 	for _, s := range []struct{ network, address string }{
 		{"unix", p.Bait.Stream}, {"unix", "@" + p.Bait.Abstract}, {"unixpacket", "@" + p.Bait.Abstract + "-seqpacket"},

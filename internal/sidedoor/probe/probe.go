@@ -81,6 +81,7 @@ type Bait struct {
 	SecretWorld string   `json:"secret_world"` // file everyone may read, outside of what the manifest lists
 	SecretValue string   `json:"secret_value"` // text that must not be found in the environment, in SecretEnv or elsewhere
 	SecretEnv   []string `json:"secret_env"`   // names of variables set where sharness was started
+	SocketEnv   []string `json:"socket_env"`   // variables set there that lead to somebody's daemon, each with its value
 	Owned       string   `json:"owned"`        // expendable file of the probing user, outside of the workspace
 	Unlisted    string   `json:"unlisted"`     // executable that the manifest does not list
 	ReadOnly    []string `json:"read_only"`    // files of the probing user that the domain may only read
