@@ -14,7 +14,8 @@ func (f *Filter) cover(s span) {
 	if s.to <= f.sent {
 		return
 	}
-	s.marked = s.marked || s.from < f.last
+	// The mark of what was taken out last stands for this too, unless something was passed on behind it.
+	s.marked = s.marked || s.from < f.last && f.last == f.sent
 	i := len(f.spans)
 	for i > 0 && f.spans[i-1].to > s.from {
 		i--
