@@ -44,6 +44,11 @@ type cgroup struct {
 	memory bool    // it has the memory controller, on v1 in dirs[1]
 
 	retired *retired // who removes it some time after its end; nil: delete does
+	slot    int      // of the commands that use it in turn; negative: it is used once
+
+	bound uint64              // the limit of its memory
+	files map[string]*os.File // what is read or written for every command stays open; nil: nothing does
+	entry []*os.File          // what open returned, likewise
 }
 
 // newCgroup makes a group. It must not exist yet.
@@ -84,7 +89,7 @@ func newCgroup2(path string, lim cgroupLimits) (*cgroup, error) {
 			return nil, errors.Join(fmt.Errorf("cgroup %s: swap: %w", path, err), m.Delete())
 		}
 	}
-	return &cgroup{path: path, memory: true, v2: m, dirs: []string{dir}, unified: dir}, nil
+	return &cgroup{path: path, slot: -1, bound: wholePages(lim.memory), memory: true, v2: m, dirs: []string{dir}, unified: dir}, nil
 }
 
 // requireControllers reads back what was set: a controller that is not there would leave a limit open in silence.
@@ -115,7 +120,7 @@ func requireControllers(dir string, lim cgroupLimits) error {
 // newCgroup1 makes the folders and writes the limits itself: this is on the path of every command, and a library that may
 // take any controller looks for all of them first.
 func newCgroup1(path string, lim cgroupLimits) (*cgroup, error) {
-	c := &cgroup{path: path, memory: true}
+	c := &cgroup{path: path, slot: -1, bound: wholePages(lim.memory)}
 	fail := func(err error) (*cgroup, error) {
 		return nil, errors.Join(fmt.Errorf("cgroup %s: %w", path, err), c.delete())
 	}
@@ -127,6 +132,7 @@ func newCgroup1(path string, lim cgroupLimits) (*cgroup, error) {
 		c.dirs = append(c.dirs, dir)
 		c.tasks = append(c.tasks, filepath.Join(dir, "tasks"))
 	}
+	c.memory = true
 	if lim.pids > 0 {
 		if err := writeNumber(filepath.Join(c.dirs[0], "pids.max"), uint64(lim.pids)); err != nil {
 			return fail(err)
@@ -165,6 +171,9 @@ func newCgroup1(path string, lim cgroupLimits) (*cgroup, error) {
 	}
 	return c, nil
 }
+
+// wholePages is what the kernel makes of a limit of memory.
+func wholePages(n uint64) uint64 { return n &^ uint64(os.Getpagesize()-1) }
 
 // makeGroup makes the folder of a group, and those above it where they are missing.
 func makeGroup(dir string) error {
@@ -256,6 +265,16 @@ func (c *cgroup) with(fn func(cgroupFD int) error) error {
 // open opens what a process needs to be born in the group, or to enter it: the tasks files on v1, and the folder in the
 // unified hierarchy where there is one.
 func (c *cgroup) open() (files []*os.File, err error) {
+	if c.entry != nil {
+		return c.entry, nil
+	}
+	defer func() {
+		if err != nil {
+			closeFiles(files)
+			files = nil
+		}
+		c.entry = files
+	}()
 	for _, t := range c.tasks {
 		f, err := os.OpenFile(t, os.O_WRONLY, 0)
 		if err != nil {
@@ -328,11 +347,50 @@ func (c *cgroup) contains(pid int) (bool, error) {
 
 // hits says which limits were met so far.
 func (c *cgroup) hits() (pids, memory bool) {
-	pids = counter(filepath.Join(c.dirs[0], "pids.events"), "max") > 0
+	pids = c.counter(0, "pids.events", "max") > 0
 	if c.v2 != nil {
-		return pids, counter(filepath.Join(c.dirs[0], "memory.events"), "oom_kill") > 0
+		return pids, c.counter(0, "memory.events", "oom_kill") > 0
 	}
-	return pids, counter(filepath.Join(c.dirs[1], "memory.oom_control"), "oom_kill") > 0
+	return pids, c.counter(1, "memory.oom_control", "oom_kill") > 0
+}
+
+// read reads a small file of the group itself, in one of its folders.
+func (c *cgroup) read(dir int, file string) ([]byte, error) {
+	if c.files == nil {
+		return readGroup(filepath.Join(c.dirs[dir], file))
+	}
+	f := c.files[file]
+	if f == nil {
+		var err error
+		if f, err = os.Open(filepath.Join(c.dirs[dir], file)); err != nil {
+			return nil, err
+		}
+		c.files[file] = f
+	}
+	buf := make([]byte, 512)
+	n, err := unix.Pread(int(f.Fd()), buf, 0)
+	if err != nil {
+		return nil, err
+	}
+	return buf[:n], nil
+}
+
+// number reads a file that holds one.
+func (c *cgroup) number(dir int, file string) (n uint64, err error) {
+	data, err := c.read(dir, file)
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(string(bytes.TrimSpace(data)), 10, 64)
+}
+
+// counter reads one "NAME VALUE" line of a file.
+func (c *cgroup) counter(dir int, file, name string) uint64 {
+	data, err := c.read(dir, file)
+	if err != nil {
+		return 0
+	}
+	return counted(data, name)
 }
 
 // counter reads one "NAME VALUE" line; a file that is not there counts nothing.
@@ -341,6 +399,10 @@ func counter(path, name string) uint64 {
 	if err != nil {
 		return 0
 	}
+	return counted(data, name)
+}
+
+func counted(data []byte, name string) uint64 {
 	for line := range strings.SplitSeq(string(data), "\n") {
 		if k, v, ok := strings.Cut(line, " "); ok && k == name {
 			n, _ := strconv.ParseUint(strings.TrimSpace(v), 10, 64)
@@ -354,7 +416,7 @@ func counter(path, name string) uint64 {
 // with it everything inside; what is listed is signalled until nothing is.
 func (c *cgroup) kill() error {
 	// Asked first: most groups are empty by now, and to list members is dear.
-	if n, err := readGroup(filepath.Join(c.dirs[0], "pids.current")); err == nil && string(n) == "0\n" {
+	if n, err := c.number(0, "pids.current"); err == nil && n == 0 {
 		return nil
 	}
 	if c.v2 != nil {
@@ -395,6 +457,7 @@ func (c *cgroup) delete() error {
 }
 
 func (c *cgroup) remove() error {
+	c.forget()
 	c.reclaim()
 	for _, dir := range c.dirs {
 		if err := removeGroup(dir); err != nil {

@@ -16,12 +16,7 @@ func TestGroupHoldsAndKillsItsMembers(t *testing.T) {
 	cmd := exec.Command("/bin/sleep", "60")
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	if err := c.with(func(fd int) error {
-		if c.v2 != nil {
-			cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd}
-		}
-		return cmd.Start()
-	}); err != nil {
+	if err := startIn(c, cmd); err != nil {
 		t.Fatal(err)
 	}
 	if in, err := c.contains(cmd.Process.Pid); err != nil || !in {
@@ -62,5 +57,57 @@ func TestGroupSaysWhichLimitWasMet(t *testing.T) {
 		if pids, memory := c.hits(); pids != x.pids || memory != x.memory {
 			t.Errorf("%s: met pids %v, memory %v; want %v, %v; %v %s", x.script, pids, memory, x.pids, x.memory, err, out)
 		}
+	}
+}
+
+func TestGroupIsUsedAgainOnlyIfItReadsLikeANewOne(t *testing.T) {
+	dir, err := os.MkdirTemp("/var/lib", "sharness-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	for name, x := range map[string]struct {
+		script string
+		again  bool
+	}{
+		"nothing":             {"exit 0", true},
+		"some processes":      {"true; true | true", true},
+		"its pids":            {"for i in 1 2 3 4 5 6 7 8 9; do sleep 0.2 & done; wait", false},
+		"its memory":          {"head -c 200m /dev/zero | tail", false},
+		"nearly all of it":    {"head -c 200m /dev/zero >" + dir + "/big", false}, // reclaimed, and nobody was killed
+		"a file that stays":   {"head -c 8m /dev/zero >" + dir + "/some", false},
+		"somebody runs still": {"exit 0", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var r retired
+			c := testGroup(t, "again", cgroupLimits{pids: 8, memory: 16 << 20})
+			c.retired, c.slot, c.files = &r, 3, map[string]*os.File{}
+			defer func() {
+				c.retired = nil
+				if err := r.finish(); err != nil {
+					t.Error(err)
+				}
+			}()
+			_, _ = runIn(c, "/bin/sh", "-c", x.script) // how it ends says nothing
+			if name == "somebody runs still" {
+				runtime.LockOSThread()
+				defer runtime.UnlockOSThread()
+				cmd := exec.Command("/bin/sleep", "60")
+				if err := startIn(c, cmd); err != nil {
+					t.Fatal(err)
+				}
+				defer cmd.Wait()
+				defer cmd.Process.Kill()
+			}
+			if err := c.delete(); err != nil {
+				t.Fatal(err)
+			}
+			if other := r.again(4); other != nil {
+				t.Error("another slot gets it")
+			}
+			if got := r.again(3); (got == c) != x.again || got != nil && r.again(3) != nil {
+				t.Errorf("used again: %v, want %v", got == c, x.again)
+			}
+		})
 	}
 }

@@ -45,17 +45,21 @@ func runIn(cg *cgroup, argv ...string) (string, error) {
 	var out strings.Builder
 	cmd := exec.Command(argv[0], argv[1:]...)
 	cmd.Stdout, cmd.Stderr = &out, &out
-	err := cg.with(func(fd int) error {
+	if err := startIn(cg, cmd); err != nil {
+		return "", err
+	}
+	err := cmd.Wait()
+	return out.String(), err
+}
+
+// startIn wants a locked thread.
+func startIn(cg *cgroup, cmd *exec.Cmd) error {
+	return cg.with(func(fd int) error {
 		if cg.v2 != nil {
 			cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: fd}
 		}
 		return cmd.Start()
 	})
-	if err != nil {
-		return "", err
-	}
-	err = cmd.Wait()
-	return out.String(), err
 }
 
 // queue fills the buffers of connections that nobody reads, 4 MiB asked for each, until none takes more or 512 MiB lie

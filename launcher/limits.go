@@ -109,14 +109,14 @@ func (sv *server) limits(dom *domain, c *runningCommand, x exit, before met, hel
 // refusedPids says whether a process was refused to a member, by this group's limit or by that of a group above. Version 1, and
 // version 2 before Linux 6.11, count at the member's group whoever refused: there the peak tells them apart (Linux 6.1).
 func (c *cgroup) refusedPids() (own, above bool) {
-	if counter(filepath.Join(c.dirs[0], "pids.events"), "max") == 0 {
+	if c.counter(0, "pids.events", "max") == 0 {
 		return false, false
 	}
-	limit, err := readNumber(filepath.Join(c.dirs[0], "pids.max"))
+	limit, err := c.number(0, "pids.max")
 	if err != nil {
 		return true, false
 	}
-	peak, err := readNumber(filepath.Join(c.dirs[0], "pids.peak"))
+	peak, err := c.number(0, "pids.peak")
 	own = err != nil || peak >= limit
 	return own, !own
 }
@@ -126,32 +126,28 @@ func (c *cgroup) refusedPids() (own, above bool) {
 // kernels).
 func (c *cgroup) outOfMemory() (own, above bool) {
 	if c.v2 != nil {
-		events := filepath.Join(c.dirs[0], "memory.events")
-		killed := counter(events, "oom_kill") > 0
-		own = killed && counter(events, "oom") > 0
+		killed := c.counter(0, "memory.events", "oom_kill") > 0
+		own = killed && c.counter(0, "memory.events", "oom") > 0
 		return own, killed && !own
 	}
-	dir := c.dirs[1]
-	if counter(filepath.Join(dir, "memory.oom_control"), "oom_kill") == 0 {
+	if c.counter(1, "memory.oom_control", "oom_kill") == 0 {
 		return false, false
 	}
-	limit, err := readNumber(filepath.Join(dir, "memory.limit_in_bytes"))
+	limit, err := c.number(1, "memory.limit_in_bytes")
 	if err != nil {
 		return true, false
 	}
-	for _, file := range []string{"memory.max_usage_in_bytes", "memory.memsw.max_usage_in_bytes"} {
-		peak, err := readNumber(filepath.Join(dir, file))
-		own = own || err == nil && peak >= limit
-	}
-	return own, !own
+	return c.reached(limit), !c.reached(limit)
 }
 
-func readNumber(path string) (n uint64, err error) {
-	data, err := readGroup(path)
-	if err == nil {
-		_, err = fmt.Sscan(string(data), &n)
+// reached says whether so much memory was in use at some moment, on version 1.
+func (c *cgroup) reached(limit uint64) bool {
+	for _, file := range []string{"memory.max_usage_in_bytes", "memory.memsw.max_usage_in_bytes"} {
+		if peak, err := c.number(1, file); err == nil && peak >= limit {
+			return true
+		}
 	}
-	return n, err
+	return false
 }
 
 // commandRlimits are those of every domain, with what the manifest says of a command's.

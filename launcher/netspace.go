@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,11 +15,24 @@ import (
 // and destroying one costs as much as a shell; what a command leaves in one, a connection that lingers on a port or a
 // count of packets, no other may meet. So it is asked, not believed: one goes on only if it reads like a new one.
 //
-// All of it is done by one thread, which ends with the session: a thread that was moved must not run anything else.
+// They are made by one thread, which ends with the session: a thread that was moved must not run anything else.
 type netspaces struct {
-	work  chan func()
+	work chan func()
+
+	mu    sync.Mutex
 	fresh string // what a new one says of itself
-	clean []*os.File
+	clean []*netspace
+}
+
+// netspace is one namespace, and the files in which it says what is, or was, in it.
+type netspace struct {
+	*os.File
+	says []*os.File
+}
+
+func (ns *netspace) Close() {
+	ns.File.Close()
+	closeFiles(ns.says)
 }
 
 // maxClean bounds the namespaces that wait for a command.
@@ -35,56 +49,74 @@ func newNetspaces() *netspaces {
 	return n
 }
 
-func (n *netspaces) do(fn func()) {
-	done := make(chan struct{})
-	n.work <- func() { defer close(done); fn() }
-	<-done
-}
-
 // take returns a namespace with loopback alone, in which nothing has happened.
-func (n *netspaces) take() (ns *os.File, err error) {
-	n.do(func() {
-		if last := len(n.clean) - 1; last >= 0 {
-			ns, n.clean = n.clean[last], n.clean[:last]
-			return
-		}
-		if ns, _, err = makeNetNS(nil); err != nil {
-			return
-		}
-		if n.fresh == "" {
-			n.fresh, err = netState()
-		}
-		if err != nil {
-			ns.Close()
-		}
-	})
+func (n *netspaces) take() (*netspace, error) {
+	n.mu.Lock()
+	if last := len(n.clean) - 1; last >= 0 {
+		ns := n.clean[last]
+		n.clean = n.clean[:last]
+		n.mu.Unlock()
+		return ns, nil
+	}
+	n.mu.Unlock()
+	var ns *netspace
+	var err error
+	done := make(chan struct{})
+	n.work <- func() { defer close(done); ns, err = newNetspace() }
+	<-done
 	if err != nil {
+		return nil, fmt.Errorf("network namespace: %w", err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.fresh == "" {
+		n.fresh, err = ns.state()
+	}
+	if err != nil {
+		ns.Close()
 		return nil, fmt.Errorf("network namespace: %w", err)
 	}
 	return ns, nil
 }
 
-// give takes a namespace back whose command has ended, with every process that was in it.
-func (n *netspaces) give(ns *os.File) {
-	n.do(func() {
-		if len(n.clean) < maxClean && unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET) == nil {
-			if now, err := netState(); err == nil && now == n.fresh {
-				n.clean = append(n.clean, ns)
-				return
-			}
+// newNetspace leaves the calling thread in the namespace.
+func newNetspace() (*netspace, error) {
+	f, _, err := makeNetNS(nil)
+	if err != nil {
+		return nil, err
+	}
+	ns := &netspace{File: f}
+	for _, name := range netFiles {
+		f, err := os.Open("/proc/thread-self/net/" + name)
+		if err != nil {
+			ns.Close()
+			return nil, err
 		}
-		ns.Close()
-	})
+		ns.says = append(ns.says, f)
+	}
+	return ns, nil
+}
+
+// give takes a namespace back whose command has ended, with every process that was in it.
+func (n *netspaces) give(ns *netspace) {
+	now, err := ns.state()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err == nil && now == n.fresh && len(n.clean) < maxClean {
+		n.clean = append(n.clean, ns)
+		return
+	}
+	ns.Close()
 }
 
 // close lets go of what waits.
 func (n *netspaces) close() {
-	n.do(func() {
-		for _, ns := range n.clean {
-			ns.Close()
-		}
-		n.clean = nil
-	})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, ns := range n.clean {
+		ns.Close()
+	}
+	n.clean = nil
 	close(n.work)
 }
 
@@ -95,14 +127,16 @@ var netFiles = []string{"dev", "sockstat"}
 // hostwide are the numbers in sockstat that are of the whole machine.
 var hostwide = regexp.MustCompile(`(orphan|alloc|mem|memory) \d+`)
 
-// netState is all that the namespace of the calling thread says of itself.
-func netState() (string, error) {
+// state is all that a namespace says of itself: a file of /proc/PID/net is of the namespace in which it was opened.
+func (ns *netspace) state() (string, error) {
 	var b strings.Builder
-	for _, name := range netFiles {
-		data, err := readGroup("/proc/thread-self/net/" + name)
+	buf := make([]byte, 4096)
+	for i, name := range netFiles {
+		n, err := unix.Pread(int(ns.says[i].Fd()), buf, 0)
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("read %s: %w", name, err)
 		}
+		data := buf[:n]
 		if name == "sockstat" {
 			data = hostwide.ReplaceAll(data, nil)
 		}

@@ -121,16 +121,16 @@ func TestNetworkNamespaceIsUsedAgainOnlyIfNothingHappenedInIt(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			keep := dup(first) // a number cannot be given away again while it is held
+			keep := dup(first.File) // a number cannot be given away again while it is held
 			defer keep.Close()
-			inside(t, first, c.does)
+			inside(t, first.File, c.does)
 			n.give(first)
 			next, err := n.take()
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer next.Close()
-			if got := inode(t, next) == inode(t, keep); got != c.again {
+			if got := inode(t, next.File) == inode(t, keep); got != c.again {
 				t.Errorf("used again: %v, want %v", got, c.again)
 			}
 			if left >= 0 {

@@ -22,11 +22,15 @@ const (
 	maxRetired = 64
 )
 
+// maxIdle bounds the groups that wait for the next command of their slot.
+const maxIdle = 16
+
 // retired are the groups of commands that have ended. The zero value is ready to use.
 type retired struct {
 	mu     sync.Mutex
-	groups []retiree // the oldest first
-	busy   bool      // somebody removes them
+	idle   map[int]*cgroup // by slot: those that the next command of it gets
+	groups []retiree       // the oldest first
+	busy   bool            // somebody removes them
 	over   chan struct{}
 	work   sync.WaitGroup
 	errs   []error
@@ -39,8 +43,17 @@ type retiree struct {
 
 // add takes a group without members.
 func (r *retired) add(c *cgroup) {
+	again := c.slot >= 0 && c.untouched()
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if again && len(r.idle) < maxIdle && r.idle[c.slot] == nil {
+		if r.idle == nil {
+			r.idle = map[int]*cgroup{}
+		}
+		r.idle[c.slot] = c
+		return
+	}
+	c.forget()
 	if r.over == nil {
 		r.over = make(chan struct{})
 	}
@@ -96,7 +109,61 @@ func (r *retired) finish() error {
 	}
 	r.mu.Unlock()
 	r.work.Wait()
+	for _, c := range r.idle {
+		r.errs = append(r.errs, c.remove())
+	}
 	return errors.Join(r.errs...)
+}
+
+// again returns the group that the last command of a slot left as it found it, if there is one. To make a group, to set its
+// limits and to remove it costs about as much as the shell that runs in it.
+func (r *retired) again(slot int) *cgroup {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.idle[slot]
+	delete(r.idle, slot)
+	return c
+}
+
+// maxCharged is what may be left of a command in its group, as a part of the group's memory and at most: what the kernel
+// frees a moment later, and a few files that it was the first to read.
+const (
+	maxChargedPart = 16
+	maxCharged     = 4 << 20
+)
+
+// untouched says whether a group reads like a new one: nobody is in it, no limit of it was met, and next to nothing is
+// charged to it. What was counted in it would else be told of the next command.
+func (c *cgroup) untouched() bool {
+	left, file := uint64(maxCharged), "memory.current"
+	if c.bound > 0 {
+		left = min(left, c.bound/maxChargedPart)
+	}
+	dir := 0
+	if c.v2 == nil {
+		dir, file = 1, "memory.usage_in_bytes"
+	}
+	members, merr := c.number(0, "pids.current")
+	charged, cerr := c.number(dir, file)
+	pids, perr := c.read(0, "pids.events")
+	if merr != nil || cerr != nil || perr != nil || members > 0 || charged > left || counted(pids, "max") > 0 {
+		return false
+	}
+	if c.v2 != nil {
+		events, err := c.read(0, "memory.events")
+		return err == nil && counted(events, "max") == 0 && counted(events, "oom") == 0 && counted(events, "oom_kill") == 0
+	}
+	events, err := c.read(1, "memory.oom_control")
+	return err == nil && counted(events, "oom_kill") == 0 && (c.bound == 0 || !c.reached(c.bound))
+}
+
+// forget closes what is held open for the next command.
+func (c *cgroup) forget() {
+	for _, f := range c.files {
+		f.Close()
+	}
+	closeFiles(c.entry)
+	c.files, c.entry = nil, nil
 }
 
 // reclaim gives back what a group without members is still charged for: the cache of files that its processes touched. A

@@ -25,8 +25,8 @@ type sandbox struct {
 	slot   int
 	box    *box
 	pidfd  *os.File
-	gate   *os.File // the target's; its end says that it runs
-	netns  *os.File // its own; nil where the session has one for all
+	gate   *os.File  // the target's; its end says that it runs
+	netns  *netspace // its own; nil where the session has one for all
 }
 
 // sandboxes makes them, keeps a few waiting, and takes back what can be used again.
@@ -59,6 +59,9 @@ func newSandboxes(sv *server) *sandboxes {
 
 // newGroup makes the group of a command.
 func (sv *server) newGroup(slot int, number uint64) (*cgroup, error) {
+	if cg := sv.retired.again(slot); cg != nil {
+		return cg, nil
+	}
 	lim, err := sv.limitsFor(slot)
 	if err != nil {
 		return nil, err
@@ -68,6 +71,9 @@ func (sv *server) newGroup(slot int, number uint64) (*cgroup, error) {
 		return nil, err
 	}
 	cg.retired = &sv.retired
+	if sv.s.learn == nil { // which wants to know what each command took
+		cg.slot, cg.files = slot, map[string]*os.File{}
+	}
 	return cg, nil
 }
 
@@ -189,7 +195,7 @@ func (x *sandboxes) prepare(b *box, terminal func(master int) error, probe *os.F
 		if sb.netns, err = x.nets.take(); err != nil {
 			return nil, err
 		}
-		netns = sb.netns
+		netns = sb.netns.File
 	}
 	if err := sb.make(netns, terminal != nil, probe); err != nil {
 		return nil, err
@@ -226,7 +232,6 @@ func (sb *sandbox) make(netns *os.File, terminal bool, probe *os.File) error {
 	}
 	fds, flags, tasks := []int{int(theirs.Fd()), int(target.Fd()), int(netns.Fd())}, 0, len(sb.cgroup.tasks)
 	groups, err := sb.cgroup.open()
-	defer closeFiles(groups)
 	if err != nil {
 		return err
 	}

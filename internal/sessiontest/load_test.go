@@ -37,6 +37,12 @@ func used(t testing.TB, pid int) use {
 			continue // closed meanwhile
 		}
 		kind, _, _ := strings.Cut(to, ":[")
+		switch {
+		case strings.HasPrefix(to, "/sys/fs/cgroup/") && strings.Contains(to, "/commands/"):
+			kind = groupFiles
+		case strings.Contains(to, "/net/"):
+			kind = netFiles
+		}
 		u.fds[kind]++
 		u.total++
 	}
@@ -56,6 +62,18 @@ func used(t testing.TB, pid int) use {
 	return u
 }
 
+// Kinds of descriptors: files of groups and of network namespaces that wait for the next command.
+const (
+	groupFiles = "group"
+	netFiles   = "net files"
+)
+
+// waiting is how many of either may be there: those that nothing happened in, and of the sandboxes that wait.
+const waiting = 16 + 3
+
+// perGroup is how many files of a group are open.
+const perGroup = 12
+
 // steady is used once the supervisor makes nothing more for the next commands: sandboxes that wait.
 func (x *session) steady() use {
 	x.t.Helper()
@@ -73,8 +91,8 @@ func (x *session) steady() use {
 }
 
 // wantNoMore compares the supervisor with what it held before. What is made once per uid slot and kept (a user namespace)
-// may grow to the number of slots, and network namespaces that nothing happened in wait for the next command; nothing else
-// may. The teardown of a killed command takes a moment.
+// may grow to the number of slots, and groups and network namespaces that nothing happened in wait for the next command;
+// nothing else may. The teardown of a killed command takes a moment.
 func (x *session) wantNoMore(before use) (after use) {
 	x.t.Helper()
 	for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -93,16 +111,17 @@ func (x *session) wantNoMore(before use) (after use) {
 func (u use) more(before use) []string {
 	var more []string
 	for _, kind := range slices.Sorted(maps.Keys(u.fds)) {
-		if n := u.fds[kind] - before.fds[kind]; n > 0 && kind != "user" && kind != "net" {
+		if n := u.fds[kind] - before.fds[kind]; n > 0 && !slices.Contains([]string{"user", "net", netFiles, groupFiles}, kind) {
 			more = append(more, fmt.Sprintf("%d descriptors of %q above the %d before", n, kind, before.fds[kind]))
 		}
 	}
 	if u.fds["user"] > slots+1 {
 		more = append(more, fmt.Sprintf("%d user namespaces, want at most one per slot", u.fds["user"]))
 	}
-	const clean = 16 + 3 // those that wait, in the sandboxes that wait, and the supervisor's own
-	if u.fds["net"] > clean {
-		more = append(more, fmt.Sprintf("%d network namespaces, want at most %d", u.fds["net"], clean))
+	for kind, most := range map[string]int{"net": waiting, netFiles: 2 * waiting, groupFiles: perGroup * waiting} {
+		if n := u.fds[kind]; n > most {
+			more = append(more, fmt.Sprintf("%d descriptors of %q, want at most %d", n, kind, most))
+		}
 	}
 	if len(u.kids) > len(before.kids) {
 		more = append(more, fmt.Sprintf("%d children, %d before", len(u.kids), len(before.kids)))
@@ -133,8 +152,8 @@ func TestServerHoldsNothingOfTwoHundredCommands(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 	// Groups that have yet to give back their memory: 64 may wait, and those on their way out beside them.
-	const waiting, hierarchies = 128, 3
-	if all, busy := commandGroups(t, id); len(busy) > 0 || len(all) > waiting*hierarchies {
+	const retired, hierarchies = 128, 3
+	if all, busy := commandGroups(t, id); len(busy) > 0 || len(all) > retired*hierarchies {
 		t.Errorf("left: %d groups, of which %v have processes", len(all), busy)
 	}
 	if left := s.mounts(); len(left) > 0 {
