@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/sharness/sharness/launcher/filter"
 	"github.com/sharness/sharness/launcher/host"
 	"github.com/sharness/sharness/launcher/stage"
 	"golang.org/x/sys/unix"
@@ -247,6 +248,7 @@ func (s *Session) commandPlan(v, own *view) *stage.Plan {
 		// Ports are not bounded in a namespace that holds nothing but loopback.
 		Landlock: s.landlockOf(confineLayer(v)),
 		Seccomp:  s.commandFilter,
+		Carried:  min(filter.Inherited, len(s.commandFilter)),
 		CwdBelow: []string{s.Workspace.Name()},
 		Stdio:    [3]int{stage.StdioNull, stage.StdioNull, stage.StdioNull},
 	}

@@ -3,10 +3,12 @@ package launcher
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sharness/sharness/internal/confine"
+	"github.com/sharness/sharness/launcher/filter"
 	"github.com/sharness/sharness/launcher/stage"
 	"golang.org/x/sys/unix"
 )
@@ -27,9 +29,8 @@ func (x *layersSite) everyPlan() []lacking {
 		{name: "all Landlock", without: func(p *stage.Plan, _ *view) { p.Landlock, p.Outer = confine.Landlock{}, confine.Landlock{} }, want: "pid1 is open (signal"},
 		{name: "Landlock's scopes", without: func(p *stage.Plan, _ *view) { p.Landlock.Scoped = false }, want: "pid1 is open (signal"},
 		{name: "Landlock's file rights", without: func(p *stage.Plan, _ *view) { p.Landlock.FS, p.Landlock.Paths = false, nil }, want: "file-fifo is open (fifo " + x.ws},
-		{name: "both filters", without: func(p *stage.Plan, _ *view) { p.Seccomp = nil }, want: "ns is open (new-user"},
-		{name: "first filter", without: func(p *stage.Plan, _ *view) { p.Seccomp = p.Seccomp[1:] }, want: "ns is open (new-user"},
-		{name: "second filter", without: func(p *stage.Plan, _ *view) { p.Seccomp = p.Seccomp[:1] }, want: "file-suid is open (set-id"},
+		{name: "all filters", without: func(p *stage.Plan, _ *view) { p.Seccomp, p.Carried = nil, 0 }, want: "ns is open (new-user"},
+		{name: "second filter", without: withoutFilter(1), want: "file-suid is open (set-id"},
 		{name: "memfd_noexec", without: func(p *stage.Plan, _ *view) { p.Sysctls = nil }, want: "exec-memfd is open (mfd-exec"},
 		{name: "network namespace", hostNet: true, want: "net-udp is open (net-ns", without: func(p *stage.Plan, _ *view) {
 			p.Sysctls = p.Sysctls[:1] // memfd_noexec alone: the others are the network namespace's
@@ -39,6 +40,15 @@ func (x *layersSite) everyPlan() []lacking {
 		{name: "limits", without: func(p *stage.Plan, _ *view) { p.Rlimits = nil }, want: "core-helper is open (core"},
 		// What pid 1 alone is below cannot be tried by its target: the inner layer refuses whatever it would.
 		{name: "outer Landlock", without: func(p *stage.Plan, _ *view) { p.Outer = confine.Landlock{} }},
+	}
+}
+
+func withoutFilter(n int) func(*stage.Plan, *view) {
+	return func(p *stage.Plan, _ *view) {
+		p.Seccomp = slices.Delete(slices.Clone(p.Seccomp), n, n+1)
+		if n < p.Carried {
+			p.Carried--
+		}
 	}
 }
 
@@ -57,6 +67,7 @@ func TestSelfProbeRefusesAnOrchestratorThatLacksALayer(t *testing.T) {
 		return func(p *stage.Plan, v *view) { x.attributes(p, v, 0, unix.MOUNT_ATTR_NOEXEC, targets...) }
 	}
 	for _, l := range append(x.everyPlan(),
+		lacking{name: "first filter", without: withoutFilter(0), want: "ns is open (new-user"},
 		lacking{name: "Landlock's ports", without: func(p *stage.Plan, _ *view) { p.Landlock.Net, p.Landlock.TCP = false, nil }, want: "net-host is open (connect"},
 		lacking{name: "noexec everywhere", without: noexec(), want: "exec-inject is open (noexec"},
 		lacking{name: "noexec of /usr", without: noexec("/usr"), want: "exec-ldso is open (map-exec"},
@@ -74,7 +85,10 @@ func TestSelfProbeRefusesAnOrchestratorThatLacksALayer(t *testing.T) {
 
 func TestSelfProbeRefusesACommandThatLacksALayer(t *testing.T) {
 	x := newLayersSite(t, "sharness-probe")
-	for _, l := range x.everyPlan() {
+	for _, l := range append(x.everyPlan(),
+		lacking{name: "first filter", without: withoutFilter(0), want: "kernel is open (io-uring"},
+		lacking{name: "last filter", without: withoutFilter(filter.Inherited), want: "ns is open (new-user"},
+	) {
 		t.Run(l.name, func(t *testing.T) {
 			p, v, own := x.command()
 			l.without(p, v)

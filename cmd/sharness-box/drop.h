@@ -52,8 +52,36 @@ static long check(const char *what, int ok)
 	return at(what, ": reads back another value", ok ? 0 : -EPROTO);
 }
 
-// bounded gives up what sharness-box does not need itself, and what each sandbox so inherits: it executes nothing, and the
-// bounding set and the securebits are about that.
+// limits sets those that sharness-box sets for itself, or those of each sandbox, which looks at what it inherited.
+static long limits(int own)
+{
+	for (const struct op *o = plan->op; o->code; o = after(o)) {
+		uint64_t got[2], want[2];
+		if (o->code != OP_RLIMIT)
+			continue;
+		if (own == (int)o->b) {
+			TRY("rlimit", "", SYS(prlimit64, 0, o->a, o->text, 0, 0));
+		} else if (!own) {
+			memcpy(want, o->text, sizeof want);
+			TRY("rlimit", "", SYS(prlimit64, 0, o->a, 0, got, 0));
+			TRY("rlimit", "", check("", got[0] == want[0] && got[1] == want[1]));
+		}
+	}
+	return 0;
+}
+
+static long filters(int own)
+{
+	for (const struct op *o = plan->op; o->code; o = after(o))
+		if (o->code == OP_FILTER && own == (int)o->b) {
+			struct sock_fprog f = {(uint16_t)(o->a / 8), o->text};
+			TRY("seccomp", "", SYS(seccomp, SECCOMP_SET_MODE_FILTER, 0, &f, 0, 0));
+		}
+	return 0;
+}
+
+// bounded gives up what sharness-box does not need itself, and what each sandbox so inherits: it executes nothing, which the
+// bounding set and the securebits are about, and makes few calls.
 static long bounded(void)
 {
 	for (long c = 0; SYS(prctl, PR_CAPBSET_READ, c, 0, 0, 0) >= 0; c++) {
@@ -62,16 +90,15 @@ static long bounded(void)
 	}
 	TRY("securebits", "", SYS(prctl, PR_SET_SECUREBITS, SECUREBITS, 0, 0, 0));
 	TRY("clear ambient capabilities", "", SYS(prctl, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0));
-	return 0;
+	TRY("", "", limits(1));
+	return filters(1);
 }
 
-// give_up empties ids and privileges, in the order that launcher/stage has, and loads the filters. What follows has to be
+// give_up empties ids and privileges, in the order that launcher/stage has, and loads the last filter. What follows has to be
 // allowed by them: fork, Landlock, and what the two processes wait with.
 static long give_up(uint32_t id)
 {
-	for (const struct op *o = plan->op; o->code; o = after(o))
-		if (o->code == OP_RLIMIT)
-			TRY("rlimit", "", SYS(prlimit64, 0, o->a, o->text, 0, 0));
+	TRY("", "", limits(0));
 	TRY("securebits", "", check("", SYS(prctl, PR_GET_SECUREBITS, 0, 0, 0, 0) == SECUREBITS));
 	TRY("setgroups", "", SYS(setgroups, 0, 0, 0, 0, 0));
 	TRY("setresgid", "", SYS(setresgid, id, id, id, 0, 0));
@@ -92,12 +119,7 @@ static long give_up(uint32_t id)
 	TRY("no_new_privs", "", SYS(prctl, PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0));
 	TRY("no_new_privs", "", check("", SYS(prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1));
 	TRY("landlock", "", restrict_self(plan->outer, "outer domain"));
-	for (const struct op *o = plan->op; o->code; o = after(o))
-		if (o->code == OP_FILTER) {
-			struct sock_fprog f = {(uint16_t)(o->a / 8), o->text};
-			TRY("seccomp", "", SYS(seccomp, SECCOMP_SET_MODE_FILTER, 0, &f, 0, 0));
-		}
-	return 0;
+	return filters(0);
 }
 
 #endif

@@ -24,12 +24,12 @@ enum {
 	OP_MASK,      // path
 	OP_SEAL,      // path
 	OP_RULE,      // a: rights, b: descriptor or -1; path
-	OP_FILTER,    // a: bytes; a filter
+	OP_FILTER,    // a: bytes, b: sharness-box carries it itself; a filter
 	OP_TEXT,      // file, content with ID_MARK where the id stands
 	OP_ATTACH,    // a: which of the mounts; path
 	OP_ROOT,      // path beneath which entries lie
 	OP_ENTRY,     // a: read-only, b: kind; path
-	OP_RLIMIT,    // a: resource; soft and hard, u64 each
+	OP_RLIMIT,    // a: resource, b: sharness-box sets it for itself; soft and hard, u64 each
 };
 
 struct op {

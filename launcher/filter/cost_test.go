@@ -18,7 +18,7 @@ func TestFiltersAreShort(t *testing.T) {
 		most []int
 	}{
 		{Options{Kind: Orchestrator}, []int{500, 250}},
-		{Options{Kind: Command}, []int{500, 250}},
+		{Options{Kind: Command}, []int{500, 250, 40}},
 		{Options{Kind: Helper, Network: true, Files: true, Change: true, Memfd: true}, []int{300}},
 	} {
 		for i, prog := range mustCompile(t, c.o) {

@@ -210,3 +210,26 @@ func TestForeignArchitecturesAreKilled(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatSharnessBoxCarriesLetsOnlyItsOwnCallsThrough(t *testing.T) {
+	arch, all := nativeArch(t), mustCompile(t, Options{Kind: Command})
+	own := map[uint32]bool{}
+	for _, name := range makers {
+		nr, err := number(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own[uint32(nr)] = true
+	}
+	for nr := range uint32(newestKnown + 2) {
+		for _, s := range samples {
+			carried, last := verdict(all[:Inherited], arch, nr, s), verdict(all, arch, nr, s)
+			if own[nr] && (carried != unix.SECCOMP_RET_ALLOW || last == unix.SECCOMP_RET_ALLOW) {
+				t.Errorf("%s%v: carried %#x, all %#x; want it allowed, and then not", callName(nr), s, carried, last)
+			}
+			if !own[nr] && carried != last {
+				t.Errorf("%s%v: carried %#x, all %#x; want no difference", callName(nr), s, carried, last)
+			}
+		}
+	}
+}

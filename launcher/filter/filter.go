@@ -9,11 +9,15 @@
 // An orchestrator or a command gets two stacked filters, because libseccomp drops a conditional rule that stands beside
 // an unconditional allow of the same call: first an allowlist, then the conditional denials. The kernel takes the most
 // restrictive answer of both; no call is refused by both with different errnos, so that the order decides nothing.
+//
+// Of a command it is three, since loading one takes as long as some mounts: the first two let through what making a sandbox
+// needs, so that sharness-box carries them itself and every sandbox has them from birth. The third, a short one, refuses that.
 package filter
 
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	seccomp "github.com/seccomp/libseccomp-golang"
 	"golang.org/x/sys/unix"
@@ -52,6 +56,9 @@ type Options struct {
 	Change bool
 }
 
+// Inherited is how many of a command's filters sharness-box loads for itself.
+const Inherited = 2
+
 // Compile returns the filters as arrays of struct sock_filter, to be loaded in the order given (seccomp(2)). The
 // result depends on the machine's architecture and, through the profile, on the running kernel's version.
 func Compile(o Options) ([][]byte, error) {
@@ -65,7 +72,14 @@ func Compile(o Options) ([][]byte, error) {
 		if err != nil {
 			return nil, fmt.Errorf("filter: compile denials of %s: %w", o.Kind, err)
 		}
-		return [][]byte{allow, deny}, nil
+		if o.Kind == Orchestrator {
+			return [][]byte{allow, deny}, nil
+		}
+		last, err := compile(seccomp.ActAllow, nil, makersDenied(o))
+		if err != nil {
+			return nil, fmt.Errorf("filter: compile what a sandbox is made with: %w", err)
+		}
+		return [][]byte{allow, deny, last}, nil
 	case Helper:
 		prog, err := compileHelper(o)
 		if err != nil {
@@ -82,7 +96,12 @@ func compileAllow(o Options) ([]byte, error) {
 		return nil, err
 	}
 	missing := absent(o)
-	return compile(denied, missing, keep(rules, subtracted, missing), socketRules())
+	tables := [][]rule{keep(rules, subtracted, missing, makers), socketRules()}
+	if o.Kind == Command {
+		missing = slices.DeleteFunc(missing, func(name string) bool { return slices.Contains(makers, name) })
+		tables = append(tables, makersAllowed())
+	}
+	return compile(denied, missing, tables...)
 }
 
 func compileDeny(o Options) ([]byte, error) {

@@ -237,10 +237,18 @@ func (p *Plan) boxSteps(s *Steps) (rules []int, err error) {
 		if err != nil {
 			return nil, err
 		}
-		s.raw(opRlimit, uint64(r.Resource), 0, string(binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, lim.Cur), lim.Max)))
+		own := uint64(0)
+		if r.Resource == unix.RLIMIT_CORE { // the filters that sharness-box carries let nobody set it
+			own = 1
+		}
+		s.raw(opRlimit, uint64(r.Resource), own, string(binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, lim.Cur), lim.Max)))
 	}
-	for _, f := range p.Seccomp {
-		s.raw(opFilter, uint64(len(f)), 0, string(f))
+	for i, f := range p.Seccomp {
+		own := uint64(0)
+		if i < p.Carried {
+			own = 1
+		}
+		s.raw(opFilter, uint64(len(f)), own, string(f))
 	}
 	return rules, nil
 }

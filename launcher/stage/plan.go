@@ -45,6 +45,7 @@ type Plan struct {
 	Outer    confine.Landlock `json:"outer"`    // domain of pid 1 and of everything below it
 	Landlock confine.Landlock `json:"landlock"` // nested domain of the target
 	Seccomp  [][]byte         `json:"seccomp"`  // sock_filter arrays, loaded in this order
+	Carried  int              `json:"carried"`  // how many of them sharness-box loads for itself, so that its sandboxes inherit them
 	Probe    []Check          `json:"probe"`    // self-probe; the start is refused when one of them opens
 
 	// Of what sharness-box makes sandboxes from (Box): Mounts with a descriptor are shared by all of them, the others each
