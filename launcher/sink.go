@@ -42,6 +42,7 @@ type sinkProcess struct {
 
 	files sync.Mutex // held while the files of opened are passed on, or others put in their place
 	over  bool       // they are not to be opened again
+	stuck [256]bool  // by sink: it could not be opened again, which has been told
 
 	mu      sync.Mutex
 	names   []byte   // protected, as the tracer reads them; nil until they are known
@@ -257,8 +258,8 @@ func foldFor(t *traceConfig) event.FoldOptions {
 // rotatePause is how long a request for new files waits after the last: who asks is a process that reads what a domain wrote.
 const rotatePause = 100 * time.Millisecond
 
-// rotate gives one process new files when it asks for them, which it does on SIGHUP: it cannot open any. A file that cannot
-// be opened again goes on as it is, wherever its name is now.
+// rotate gives one process new files and connections when it asks for them, which it does on SIGHUP and when a log daemon is
+// gone: it cannot open any. A file that cannot be opened again goes on as it is, wherever its name is now.
 func (k *sinkProcess) rotate(control *os.File, s *Session) {
 	defer control.Close()
 	sink.Requests(control, func() {
@@ -271,7 +272,7 @@ func (k *sinkProcess) reopen(control *os.File, s *Session) {
 	k.files.Lock()
 	defer k.files.Unlock()
 	for i, o := range k.opened {
-		if o.Spec.Kind != sink.File || k.over {
+		if o.Spec.Kind == sink.Terminal || k.over {
 			continue
 		}
 		fresh, err := s.openSink(o.Spec)
@@ -281,10 +282,14 @@ func (k *sinkProcess) reopen(control *os.File, s *Session) {
 			}
 		}
 		if err != nil {
-			k.events.Send(event.Event{Type: event.LayerOpen, Layer: "sharness-agent", Detail: fmt.Sprintf("the log was not opened again, and goes on in the file it had: %v", err)})
+			if k.stuck[i] { // told once: what is told goes there, too, and would ask again
+				continue
+			}
+			k.stuck[i] = true
+			k.events.Send(event.Event{Type: event.LayerOpen, Layer: "sharness-agent", Detail: fmt.Sprintf("%s was not opened again, and goes on as it was: %v", o.Spec, err)})
 			continue
 		}
-		k.opened[i] = fresh
+		k.opened[i], k.stuck[i] = fresh, false
 		o.File.Close()
 	}
 }

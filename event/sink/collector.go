@@ -59,7 +59,7 @@ func New(c Config, fold event.FoldOptions) (*Collector, error) {
 		col.control = os.NewFile(uintptr(c.Control), "control")
 	}
 	for _, t := range c.Sinks {
-		col.writers = append(col.writers, newWriter(t))
+		col.writers = append(col.writers, newWriter(t, col.Reopen))
 	}
 	return col, nil
 }
@@ -243,8 +243,8 @@ func orFull(err error) error {
 }
 
 func (c *Collector) replace(number, fd int) error {
-	if number >= len(c.writers) || c.writers[number].kind != File {
-		return fmt.Errorf("events: control: sink %d is no file", number)
+	if number >= len(c.writers) || c.writers[number].kind == Terminal {
+		return fmt.Errorf("events: control: sink %d cannot be opened again", number)
 	}
 	c.writers[number].replace(fd)
 	return nil

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Replace sends the collecting process a new file for the sink of that number, after log rotation. Spec and ids are
-// those the sink was opened with.
+// Replace sends the collecting process a new file or connection for the sink of that number, after log rotation or when a
+// log daemon was started again. Spec and ids are those the sink was opened with.
 func Replace(control *os.File, number int, file *os.File) error {
 	if number < 0 || number > 255 {
 		return fmt.Errorf("events: replace sink %d: no such sink", number)
@@ -22,7 +22,7 @@ func Replace(control *os.File, number int, file *os.File) error {
 	return nil
 }
 
-// Reopen asks the supervisor for new files, after log rotation. Without a control socket, or when many requests wait
+// Reopen asks the supervisor for new files and connections. Without a control socket, or when many requests wait
 // already, nothing happens.
 func (c *Collector) Reopen() {
 	if c.control == nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,10 +34,15 @@ type writer struct {
 	mu   sync.Mutex // guards file against being replaced while it is written
 	file *os.File
 	torn bool // the last line was written in part: begin the next one on a line of its own
+
+	// Of a log daemon:
+	gone    func()    // asks for a new connection
+	asked   time.Time // when it was called last
+	stalled bool      // it took nothing for as long as a line waits
 }
 
-func newWriter(t Target) *writer {
-	w := &writer{kind: t.Kind, name: t.Name, file: os.NewFile(uintptr(t.FD), t.Name), queue: make(chan item, queueLen), done: make(chan struct{})}
+func newWriter(t Target, gone func()) *writer {
+	w := &writer{kind: t.Kind, name: t.Name, file: os.NewFile(uintptr(t.FD), t.Name), queue: make(chan item, queueLen), done: make(chan struct{}), gone: gone}
 	go w.run()
 	return w
 }
@@ -76,14 +82,16 @@ func (w *writer) run() {
 }
 
 func (w *writer) write(it item) error {
+	switch w.kind {
+	case Journald:
+		return w.datagram(journal(it))
+	case Syslog:
+		return w.datagram(syslog(it))
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	fd := int(w.file.Fd())
 	switch w.kind {
-	case Journald:
-		return datagram(fd, journal(it))
-	case Syslog:
-		return datagram(fd, syslog(it))
 	case Terminal:
 		if it.event.Type == event.Heartbeat {
 			return nil // says to a log that it is alive; says nothing to a person
@@ -125,17 +133,41 @@ func lineEnd(fd int) string {
 	return "\n"
 }
 
-// datagram sends without waiting: a log daemon that hangs must not hold lines back until memory is full.
-func datagram(fd int, b []byte) error {
-	for {
-		err := unix.Sendto(fd, b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
-		if err != unix.EINTR {
+// A line waits this long for a log daemon that has no room (its socket holds ten by default: net.unix.max_dgram_qlen) or
+// that is being started again. Those behind one that waited in vain do not, until one gets through: the queue is bounded.
+const (
+	daemonTime  = time.Second
+	daemonPause = time.Millisecond
+)
+
+// datagram sends one line to a log daemon.
+func (w *writer) datagram(b []byte) error {
+	for late := time.Now().Add(daemonTime); ; time.Sleep(daemonPause) {
+		w.mu.Lock()
+		err := unix.Sendto(int(w.file.Fd()), b, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
+		w.mu.Unlock()
+		now := time.Now()
+		switch err {
+		case nil:
+			w.stalled = false
+			return nil
+		case unix.EINTR, unix.EAGAIN, unix.ENOBUFS:
+		case unix.ECONNREFUSED, unix.ECONNRESET, unix.ENOTCONN, unix.EPIPE:
+			if w.gone != nil && now.Sub(w.asked) >= daemonTime/4 {
+				w.asked = now
+				w.gone()
+			}
+		default:
+			return err
+		}
+		if w.stalled || now.After(late) {
+			w.stalled = true
 			return err
 		}
 	}
 }
 
-// replace puts fd in the place of the file that is written.
+// replace puts fd in the place of the file or the connection that is written to.
 func (w *writer) replace(fd int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
