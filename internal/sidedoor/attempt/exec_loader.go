@@ -123,9 +123,9 @@ func loadMemfd(t *Target, loader string, flags int) Outcome {
 	if err != nil {
 		return impossible("no bait: %v", err)
 	}
-	fd, err := unix.MemfdCreate("sharness-probe", flags)
-	if err != nil {
-		return judge("memfd_create", err)
+	fd, failed := memfd(flags)
+	if fd < 0 {
+		return failed
 	}
 	defer unix.Close(fd)
 	if _, err := unix.Write(fd, raw); err != nil {

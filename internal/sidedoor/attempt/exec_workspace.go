@@ -96,7 +96,7 @@ var kinds = []struct {
 	{"elf", "a program", func(t *Target, dir string) Outcome {
 		p := t.scratchIn(dir, "elf")
 		if err := t.put(p, tinyELF(), 0o755); err != nil {
-			return judge("write", err)
+			return written(dir, err)
 		}
 		return worst(execute(p), execute("/proc/self/root"+p))
 	}},
@@ -128,7 +128,7 @@ var kinds = []struct {
 func script(t *Target, dir, text string) Outcome {
 	p := t.scratchIn(filepath.Clean(dir), "script")
 	if err := t.put(p, []byte(text), 0o755); err != nil {
-		return judge("write", err)
+		return written(dir, err)
 	}
 	return execute(p)
 }

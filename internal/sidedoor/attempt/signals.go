@@ -142,17 +142,15 @@ func signals() []Attempt {
 	}
 }
 
-const soPeerPidfd = 77 // SO_PEERPIDFD, Linux 6.5
-
 func peerPidfd(t *Target, path string) Outcome {
 	fd, err := dialUnix(path, unix.SOCK_STREAM)
 	if err != nil {
 		return judge("connect "+path, err)
 	}
 	defer unix.Close(fd)
-	pidfd, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, soPeerPidfd)
-	if err != nil {
-		return judge("SO_PEERPIDFD", err, unix.ENOPROTOOPT, unix.EINVAL)
+	pidfd, failed := peerPidfdOf(fd)
+	if pidfd < 0 {
+		return failed
 	}
 	defer unix.Close(pidfd)
 	_, err = t.forked(sys(unix.SYS_PIDFD_SEND_SIGNAL, uintptr(pidfd), uintptr(winch), 0, 0))
