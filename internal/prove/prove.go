@@ -152,7 +152,7 @@ func (p *proof) attack() (err error) {
 
 func (p *proof) header() report.Header {
 	h := report.Header{
-		Version: p.o.Version, Command: p.o.Command, Kernel: p.features.Kernel, Machine: p.features.Machine, Distribution: distribution(),
+		Version: p.o.Version, Command: p.o.Command, Kernel: p.features.Kernel, Build: p.features.Version, Machine: p.features.Machine, Distribution: distribution(),
 		Cgroups: string(p.features.Cgroup.Mode), LandlockABI: p.decision.Landlock.ABI, Date: time.Now().UTC(),
 	}
 	for _, d := range p.decision.Doors {

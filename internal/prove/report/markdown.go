@@ -17,7 +17,7 @@ func (r *Report) markdown(w io.Writer) error {
 	p("Written by `%s`; not edited. [How to read it](README.md).\n\n", cell(r.Command))
 	p("| | |\n|---|---|\n")
 	p("| date | %s |\n", r.Date.Format("2006-01-02 15:04 MST"))
-	p("| kernel | %s %s, Landlock ABI %d, cgroups %s |\n", cell(r.Kernel), cell(r.Machine), r.LandlockABI, cell(r.Cgroups))
+	p("| kernel | %s %s, %s; Landlock ABI %d, cgroups %s |\n", cell(r.Kernel), cell(r.Machine), cell(r.Build), r.LandlockABI, cell(r.Cgroups))
 	p("| distribution | %s |\n", cell(r.Distribution))
 	p("| sharness | %s |\n", cell(r.Version))
 	for _, run := range r.Runs {

@@ -15,6 +15,7 @@ import (
 type Header struct {
 	Version      string    `json:"version"`
 	Kernel       string    `json:"kernel"`
+	Build        string    `json:"build"` // what uname calls its version, where Debian says which package it is
 	Machine      string    `json:"machine"`
 	Distribution string    `json:"distribution"`
 	Cgroups      string    `json:"cgroups"`

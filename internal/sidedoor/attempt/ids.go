@@ -26,7 +26,7 @@ func setIDBits() []Attempt {
 				defer f.Close()
 				_, err = t.forked(calls(t, t.str(p), f.Fd())...)
 				if id == "fchmodat2" && err == unix.ENOSYS && noChmod2(t, t.str(p)) {
-					return impossible("this kernel has no fchmodat2: ENOSYS for mode 0600 too")
+					return impossible("this kernel has no fchmodat2, and answers ENOSYS for mode 0600 too")
 				}
 				o := judgeForked(id, err)
 				var st unix.Stat_t

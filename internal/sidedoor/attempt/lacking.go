@@ -1,10 +1,6 @@
 package attempt
 
-import (
-	"fmt"
-
-	"golang.org/x/sys/unix"
-)
+import "golang.org/x/sys/unix"
 
 // What a kernel does not have cannot be attacked on it, and an errno alone does not say so: a wall may give the same. Each
 // of these asks again, without what is new, and calls an attempt impossible only when that works.
@@ -16,7 +12,7 @@ func memfd(flags int) (fd int, failed Outcome) {
 	if err == unix.EINVAL && flags&added != 0 {
 		if plain, perr := unix.MemfdCreate(name, flags&^added); perr == nil {
 			unix.Close(plain)
-			return -1, impossible("this kernel has no such flag: memfd_create answers EINVAL with %#x, and makes one with %#x", flags, flags&^added)
+			return -1, impossible("this kernel has no such flag, whose memfd_create answers EINVAL with it and makes one without")
 		}
 	}
 	if err != nil {
@@ -37,7 +33,7 @@ func peerPidfdOf(fd int) (pidfd int, failed Outcome) {
 	pidfd, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, soPeerPidfd)
 	if err == unix.ENOPROTOOPT {
 		if _, cerr := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED); cerr == nil {
-			return -1, impossible("this kernel has no SO_PEERPIDFD: ENOPROTOOPT, where SO_PEERCRED answers")
+			return -1, impossible("this kernel has no SO_PEERPIDFD, and answers ENOPROTOOPT where SO_PEERCRED gets an answer")
 		}
 	}
 	if err != nil {
@@ -53,8 +49,8 @@ func written(dir string, err error) Outcome {
 	var st unix.Statfs_t
 	if err != nil && unix.Statfs(dir, &st) == nil && st.Type == mqueue {
 		if o := judge("write", err); o.Errno == unix.EINVAL {
-			return impossible("%s holds message queues, which take no bytes: %s", dir, o.Detail)
+			return impossible("message queues lie there, which take no bytes")
 		}
 	}
-	return judge(fmt.Sprintf("write into %s", dir), err)
+	return judge("write", err)
 }
