@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 )
@@ -46,7 +47,7 @@ func (h *harness) build() (images, error) {
 		return im, err
 	}
 	for _, j := range jobs {
-		if h.only != "" && j.Name != h.only || h.only == "" && j.ByHand && !h.all {
+		if len(h.only) > 0 && !slices.Contains(h.only, j.Name) || len(h.only) == 0 && j.ByHand && !h.all {
 			continue
 		}
 		if j.Test {
@@ -60,8 +61,10 @@ func (h *harness) build() (images, error) {
 		j.Timeout = h.limit / 2
 		im.jobs = append(im.jobs, j)
 	}
-	if len(im.jobs) == 0 {
-		return im, fmt.Errorf("no job is called %q", h.only)
+	for _, name := range h.only {
+		if !slices.ContainsFunc(im.jobs, func(j job) bool { return j.Name == name }) {
+			return im, fmt.Errorf("no job is called %q", name)
+		}
 	}
 	if err := ext4(im.source, tree, "1G"); err != nil {
 		return im, err
@@ -204,7 +207,7 @@ func (h *harness) initial(k kernel, im images) (string, error) {
 		return "", err
 	}
 	a.file(strings.TrimPrefix(jobList, "/"), 0o644, raw)
-	path := filepath.Join(h.work, "initrd")
+	path := filepath.Join(h.work, "initrd-"+k.name)
 	return path, os.WriteFile(path, a.end(), 0o644)
 }
 

@@ -27,10 +27,14 @@ func main() {
 	var h harness
 	flag.StringVar(&h.cache, "cache", "", "`folder` for images and results")
 	flag.StringVar(&h.root, "root", "", "`folder` with the tree of the machines' root")
-	flag.StringVar(&h.only, "only", "", "run only the job of this `name`")
+	flag.Func("only", "run only the jobs of these `names`, with commas between", func(names string) error {
+		h.only = strings.Split(names, ",")
+		return nil
+	})
 	flag.BoolVar(&h.all, "all", false, "run also what is not about the kernel alone")
 	flag.StringVar(&h.run, "run", "", "run only tests that match, as in go test")
 	flag.DurationVar(&h.limit, "limit", 20*time.Minute, "how long one machine may run")
+	flag.IntVar(&h.machines, "machines", 1, "how many run at one time")
 	flag.Parse()
 	if err := h.main(flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "kernels:", err)
@@ -40,9 +44,11 @@ func main() {
 
 type harness struct {
 	cache, root string
-	only, run   string
+	only        []string
+	run         string
 	all         bool
 	limit       time.Duration
+	machines    int
 	work        string // removed at the end
 }
 
@@ -93,18 +99,46 @@ func (h *harness) main(args []string) error {
 	}
 	defer kept.Close()
 	out := io.MultiWriter(os.Stdout, kept)
-	var reports []*report
-	for _, k := range kernels {
-		r, err := h.test(k, images)
-		if err != nil {
-			return fmt.Errorf("%s: %w", k.name, err)
-		}
-		r.print(out)
-		reports = append(reports, r)
+	reports, err := h.each(kernels, images, out)
+	if err != nil {
+		return err
 	}
 	err = summary(out, reports)
 	fmt.Printf("everything they said: %s\n", results)
-	return err
+	return errors.Join(err, timings(out, reports))
+}
+
+// each tests all kernels, some at one time, and prints them in their order as soon as they have ended.
+func (h *harness) each(kernels []kernel, im images, out io.Writer) ([]*report, error) {
+	type result struct {
+		r   *report
+		err error
+	}
+	free := make(chan struct{}, max(1, h.machines))
+	results := make([]chan result, len(kernels))
+	for i := range kernels {
+		results[i] = make(chan result, 1)
+	}
+	go func() {
+		for i, k := range kernels {
+			free <- struct{}{}
+			go func() {
+				defer func() { <-free }()
+				r, err := h.test(k, im)
+				results[i] <- result{r, err}
+			}()
+		}
+	}()
+	var reports []*report
+	for i, k := range kernels {
+		got := <-results[i]
+		if got.err != nil {
+			return nil, fmt.Errorf("%s: %w", k.name, got.err) // machines that still run end with this process
+		}
+		got.r.print(out)
+		reports = append(reports, got.r)
+	}
+	return reports, nil
 }
 
 // open finds the kernel and its modules in the tree of a package. Since 7.2 Debian keeps both in one folder.

@@ -214,6 +214,31 @@ func (o *outcome) telling() []string {
 	return out
 }
 
+// timing is one machine's, for programs: seconds of this host and of its processors, and of the machine for each job.
+type timing struct {
+	Kernel  string             `json:"kernel"`
+	Release string             `json:"release"`
+	Seconds float64            `json:"seconds"`
+	CPU     float64            `json:"cpu_seconds"`
+	Jobs    map[string]float64 `json:"machine_seconds"`
+}
+
+// timings prints them, one JSON object a line.
+func timings(w io.Writer, reports []*report) error {
+	for _, r := range reports {
+		t := timing{r.kernel.name, r.release, r.took.Seconds(), r.cpu.Seconds(), map[string]float64{}}
+		for _, o := range r.jobs {
+			t.Jobs[o.name] = o.took.Seconds()
+		}
+		line, err := json.Marshal(t)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "timing %s\n", line)
+	}
+	return nil
+}
+
 // summary prints the table of all machines. Anything that failed is an error.
 func summary(w io.Writer, reports []*report) error {
 	fmt.Fprintf(w, "\n%-10s %-32s %8s %8s %8s %8s %8s %8s\n", "kernel", "release", "passed", "failed", "skipped", "slower", "cpu s", "s")
