@@ -53,7 +53,7 @@ refused to start, or had to leave files out (with --yes that is a warning), 127 
 	cmd.Flags().StringVar(&f.profile, "profile", "", "begin with this `PROFILE`: "+strings.Join(manifest.Profiles(), ", ")+" (default: the one named like the manifest, else plain)")
 	completeWords(cmd, "profile", manifest.Profiles)
 	cmd.Flags().BoolVar(&f.merge, "merge", false, "keep what the manifest in force allows, and add what this run used")
-	cmd.Flags().BoolVar(&f.prune, "prune", false, "with --merge: leave out what no run has used")
+	cmd.Flags().BoolVar(&f.prune, "prune", false, "with --merge: leave out what no run has used, an interpreter's modules too")
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "approve the proposal at once; files that are refused are left out with a warning")
 	cmd.Flags().StringArrayVar(&f.accept, "accept", nil, "pin `PATH` although it is set-uid or many programs in one (may be repeated)")
 	cmd.Flags().BoolVar(&f.network, "learn-network", false, "let CMD reach every public name, on ports 80 and 443, and propose what it reached: an open gap, and logged as one")
@@ -243,11 +243,32 @@ func (l *learning) renew(cmd string) error {
 		m.Command[0] = l.closure.Program
 	}
 	m.Exec, m.Libraries, m.Learned = l.closure.Exec, l.closure.Libraries, nil
+	if !l.prune {
+		if err := l.keepExtensions(m); err != nil {
+			return refuse("%w", err)
+		}
+	}
 	if l.warnings, err = unpackAgain(m, l.options, []string{l.closure.Program}); err != nil {
 		return refuse("%w", err)
 	}
 	l.start = m
 	return l.keepUnpacked()
+}
+
+// keepExtensions keeps the modules of an interpreter that manifest new pinned beside it: one run does not import all that the
+// next one may, and they are what the interpreter is.
+func (l *learning) keepExtensions(m *manifest.Manifest) error {
+	all := pin.Closure{Exec: l.closure.Exec, Libraries: slices.Clone(l.closure.Libraries)}
+	if err := l.options.Extensions(&all); err != nil {
+		return err
+	}
+	have, pinned := paths(m), paths(l.former)
+	for _, f := range all.Libraries {
+		if slices.Contains(pinned, f.Path) && !slices.Contains(have, f.Path) {
+			m.Libraries = append(m.Libraries, f)
+		}
+	}
+	return nil
 }
 
 // keepUnpacked keeps what was taken out of the program as long as the environment still leads to it. The program would not

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -95,30 +96,34 @@ func (l *learning) tell(p *learn.Proposal, seen *learn.Observation, proposed str
 	for _, a := range p.Asked {
 		fmt.Fprintln(out, event.Escape(a))
 	}
+	if len(p.Manifest.Route) == 0 {
+		fmt.Fprintln(out, "no route: it started no shell, git or interpreter but its own in this run; one that it starts later by its path is refused, until it is learned or allowed with --route")
+	}
 	if seen.Unseen > 0 {
 		fmt.Fprintf(out, "%d times memory was made executable while another thread was mapping: as a rule by a compiler in the process; if it was a library, enforce will deny it and say so\n", seen.Unseen)
 	}
 	if seen.Unkept > 0 {
 		fmt.Fprintf(out, "asked for: %d more files and endpoints, which are not listed\n", seen.Unkept)
 	}
-	for _, path := range p.Unused {
-		text := "no run has used it; it stays (leave it out with --prune)"
-		if !l.merge {
-			text = "this run did not use it; it goes (keep it with --merge)"
-		} else if l.prune {
-			text = "no run has used it; it goes"
-		}
+	text := "no run has used it; it stays (leave it out with --prune)"
+	if !l.merge {
+		text = "this run did not use it; it goes (keep it with --merge)"
+	} else if l.prune {
+		text = "no run has used it; it goes"
+	}
+	for _, path := range p.Unused[:folded(len(p.Unused))] {
 		fmt.Fprintf(out, "unused: %s: %s\n", event.Escape(path), text)
+	}
+	if more := len(p.Unused) - folded(len(p.Unused)); more > 0 {
+		fmt.Fprintf(out, "unused: %d more: the same\n", more)
 	}
 	if l.former == nil {
 		fmt.Fprintf(out, "wrote %s: %s, %s, %s\n", proposed, count(len(p.Manifest.Exec), "program", "programs"),
 			count(len(p.Manifest.Libraries), "library", "libraries"), count(len(p.Manifest.Route), "route", "routes"))
 	} else {
 		changes := manifest.Diff(l.former, p.Manifest)
-		for _, c := range changes {
-			if !l.yes || len(p.Missing) > 0 { // else approving says it
-				fmt.Fprintln(out, c)
-			}
+		if !l.yes || len(p.Missing) > 0 { // else approving says it
+			showChanges(out, changes, "sharness manifest diff "+pin.Quote(l.file)+" "+pin.Quote(proposed))
 		}
 		fmt.Fprintf(out, "wrote %s: %s to %s\n", proposed, count(len(changes), "change", "changes"), l.file)
 	}
@@ -126,4 +131,35 @@ func (l *learning) tell(p *learn.Proposal, seen *learn.Observation, proposed str
 		fmt.Fprintf(out, "next: read it, then: sudo sharness manifest approve -m %s\n", pin.Quote(l.file))
 	}
 	return nil
+}
+
+// fewChanges is how many of one kind are shown line by line where there are more than twice as many.
+const fewChanges = 3
+
+func folded(n int) int {
+	if n > 2*fewChanges {
+		return fewChanges
+	}
+	return n
+}
+
+// showChanges prints changes, of many of one kind the first few; all is the command that shows the rest.
+func showChanges(out io.Writer, changes []manifest.Change, all string) {
+	kind := func(c manifest.Change) string {
+		key, _, _ := strings.Cut(c.Key, "[")
+		return string(c.Kind) + " " + key
+	}
+	sum, shown := map[string]int{}, map[string]int{}
+	for _, c := range changes {
+		sum[kind(c)]++
+	}
+	for _, c := range changes {
+		k := kind(c)
+		switch shown[k]++; {
+		case shown[k] <= folded(sum[k]):
+			fmt.Fprintln(out, c)
+		case shown[k] == sum[k]:
+			fmt.Fprintf(out, "%.1s %s: %d more; all of them: %s\n", c, strings.TrimPrefix(k, string(c.Kind)+" "), sum[k]-folded(sum[k]), all)
+		}
+	}
 }

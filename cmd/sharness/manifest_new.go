@@ -109,6 +109,10 @@ func (f *newFlags) run(cmd *cobra.Command, args []string) error {
 			fmt.Fprintf(out, "notice: route %s: not on this host; sessions that start after it is installed have the client there\n", route)
 		}
 	}
+	if len(want.Route) == 0 {
+		fmt.Fprintf(out, "notice: nothing is routed: a shell that the agent starts by its path is refused; to let it run in the sandbox: sudo sharness manifest allow -m %s --route /bin/sh; to find out what it starts: sudo sharness learn -m %[1]s -- %s\n",
+			pin.Quote(f.file), pin.Quote(args[0]))
+	}
 	if want.Workspace.Orchestrator != manifest.AccessWrite {
 		fmt.Fprintf(out, "notice: the agent itself may only read the workspace, its commands write; to let it write: sudo sharness manifest allow -m %s --workspace write\n", pin.Quote(f.file))
 	}
