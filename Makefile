@@ -53,6 +53,7 @@ install: build
 	    bin/sharness-probe bin/sharness-probe-dynamic \
 	    $(DESTDIR)$(PREFIX)/libexec/sharness/
 	bin/sharness docs man $(DESTDIR)$(PREFIX)/share/man/man1
+	for page in $$(find docs -name '*.md'); do install -D -m 0644 $$page $(DESTDIR)$(PREFIX)/share/doc/sharness/$${page#docs/} || exit 1; done
 	install -m 0644 cmd/sharness-bash/sharness-bash.1 $(DESTDIR)$(PREFIX)/share/man/man1/
 	bin/sharness completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/sharness
 	bin/sharness completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_sharness
@@ -64,7 +65,7 @@ uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/sharness $(DESTDIR)$(PREFIX)/share/bash-completion/completions/sharness \
 	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_sharness $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/sharness.fish
 	rm -f $(DESTDIR)$(PREFIX)/share/man/man1/sharness.1 $(DESTDIR)$(PREFIX)/share/man/man1/sharness-*.1
-	rm -rf $(DESTDIR)$(PREFIX)/libexec/sharness
+	rm -rf $(DESTDIR)$(PREFIX)/libexec/sharness $(DESTDIR)$(PREFIX)/share/doc/sharness
 
 test: build
 	./.ci/test

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -35,7 +36,7 @@ func (p *Policy) judgePath(v *verdict, c call, e *Event) {
 	case touches(p.pinned):
 		v.door = "exec-swap"
 	case touches(p.protected) && !changesMeta(c.name):
-		v.door = "file-git"
+		v.door = cmp.Or(p.protects(v.path), p.protects(v.old))
 	case in(v.path, "/sys/fs/cgroup"):
 		v.door = "cg-escape"
 	case processDoor(v.path, e) != "":

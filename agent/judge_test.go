@@ -16,7 +16,7 @@ var rules = Policy{
 	Exec: []string{"/opt/agent/agent", "/opt/agent/run.py", "/opt/agent/tool.sh", "/opt/agent/sh", "/opt/agent/hook", "/usr/bin/rg"}, Routed: []string{"/usr/bin/dash"}, Libraries: []string{"/usr/lib/libc.so.6"},
 	Needs:     map[string]string{"/opt/agent/run.py": "/usr/bin/python3", "/opt/agent/tool.sh": "/opt/agent/sh", "/opt/agent/sh": "/lib/ld.so", "/opt/agent/hook": "/usr/bin/dash"},
 	Links:     map[string]string{"/bin": "/usr/bin"},
-	Workspace: "/work", State: "/state", Scratch: []string{"/tmp"}, Protected: []string{"/work/.git"},
+	Workspace: "/work", State: "/state", Scratch: []string{"/tmp"}, Protected: map[string]string{"/work/.git": "file-git", "/work/.envrc": "file-config"},
 	Layers: []string{"landlock", "view", "seccomp", "net", "mount", "protect"}, Client: "/run/sharness/bin/sharness-bash",
 }
 
@@ -122,6 +122,7 @@ func TestJudge(t *testing.T) {
 		{"hook through /proc", "openat", asks("/proc/self/root/work/.git/config").and(func(e *Event) { e.Args[2] = unix.O_WRONLY; e.Errno = unix.EROFS }), event.FileDenied, "file-git", "protect", "/work/.git/config"},
 		{"reading a hook", "openat", asks("/work/.git/hooks/pre-commit"), event.FileDenied, "file-secret", "landlock", "/work/.git/hooks/pre-commit"},
 		{"renaming what is mounted upon", "renameat2", asks("/work/.git").and(func(e *Event) { e.Errno = unix.EBUSY }), event.FileDenied, "file-git", "protect", "/work/.git"},
+		{"what a shell obeys", "openat", asks("/work/.envrc").and(func(e *Event) { e.Args[2] = unix.O_WRONLY; e.Errno = unix.EROFS }), event.FileDenied, "file-config", "protect", "/work/.envrc"},
 		{"renaming a hook away", "renameat2", asks("/work/x").and(func(e *Event) { e.More.Text = "/work/.git/hooks/pre-commit"; e.Errno = unix.EBUSY }), event.FileDenied, "file-git", "protect", "/work/x"},
 		{"renaming a program away", "renameat2", asks("/tmp/x").and(func(e *Event) { e.More.Text = "/usr/bin/rg" }), event.FileDenied, "exec-swap", "landlock", "/tmp/x"},
 		{"linking a program", "linkat", asks("/work/x").and(func(e *Event) { e.More.Text = "/usr/bin/rg" }), event.FileDenied, "file-config", "landlock", "/work/x"},

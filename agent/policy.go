@@ -17,7 +17,7 @@ type Policy struct {
 	Workspace string            `json:"workspace"`
 	State     string            `json:"state"`
 	Scratch   []string          `json:"scratch"` // other folders that can be written: /tmp, /dev/shm
-	Protected []string          `json:"-"`       // names that nobody may write, absolute; found when tracing has begun
+	Protected map[string]string `json:"-"`       // names that nobody may write, absolute, with their doors; found when tracing has begun
 	Layers    []string          `json:"layers"`  // those that hold in this session: landlock, view, seccomp, net, …
 	Client    string            `json:"client"`  // how a command is run instead; for hints
 	Stage     string            `json:"stage"`   // the program that tries the doors before it becomes the orchestrator
@@ -72,8 +72,17 @@ func (p *Policy) writable(name string) bool {
 	return false
 }
 
-func (p *Policy) protected(name string) bool {
-	return slices.ContainsFunc(p.Protected, func(dir string) bool { _, ok := below(name, dir); return ok })
+func (p *Policy) protected(name string) bool { return p.protects(name) != "" }
+
+// protects is the door of the protected name that name is or lies in, the innermost one's. Empty: none.
+func (p *Policy) protects(name string) (door string) {
+	longest := 0
+	for dir, d := range p.Protected {
+		if _, ok := below(name, dir); ok && len(dir) > longest {
+			door, longest = d, len(dir)
+		}
+	}
+	return door
 }
 
 // missing is what a pinned image needs to start and has not got: its interpreter, or that one's own, or a loader.

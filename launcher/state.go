@@ -110,7 +110,8 @@ func checkParents(path string) error {
 
 func stateOwner(fi os.FileInfo, path string, u User) error {
 	if owner := int(fi.Sys().(*syscall.Stat_t).Uid); owner != u.UID {
-		return refusef("state %s: belongs to uid %d, not to %s; give another with state.path, or chown it", path, owner, u.Name)
+		return refusef("state %s: belongs to uid %d, and this session is %s's (uid %d): a manifest is for one user; for a second one make another: sudo sharness manifest new --name NAME -- CMD; to hand this one over: sudo chown -R %[4]d %[1]s",
+			path, owner, u.Name, u.UID)
 	}
 	return nil
 }

@@ -20,9 +20,22 @@ func TestSummaryNamesTheQuarantineOnlyWhenSomethingIsInIt(t *testing.T) {
 	}
 	w.last = protect.Record{Type: protect.Swept, A: 1, B: 2}
 	want := []string{
-		"protected names were taken out of the workspace (1 in all): " + w.dir,
+		"protected names were taken out of the workspace (1 in all: .envrc): " + w.dir,
 		"repositories made during the session: 2; look at their hooks and configuration before git runs there",
 	}
+	if got := w.summary(); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestSummaryNamesOnlyTheFirstOfMany(t *testing.T) {
+	w := &watcher{dir: t.TempDir()}
+	for _, name := range []string{"1-.envrc", "2-a\x1bb", "3-c", "4-d", "5-e", "6-f"} {
+		if err := os.WriteFile(filepath.Join(w.dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := []string{`protected names were taken out of the workspace (6 in all: .envrc, a\x1bb, c, d, e, …): ` + w.dir}
 	if got := w.summary(); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -121,16 +121,17 @@ func (s *Session) needs() map[string]string {
 }
 
 // protectedNames are the names in the workspace that nobody in the session may write, those that are not there included,
-// each ended by a NUL: a name may hold any other byte.
+// each behind its door and a space, and ended by a NUL: a name may hold any other byte.
 func protectedNames(set *protect.Set) []byte {
 	b := []byte{}
+	add := func(rel string) { b = append(append(b, protect.Door(rel)+" "+rel...), 0) }
 	for _, e := range set.Existing {
 		if e.Mode == protect.ReadOnly {
-			b = append(append(b, e.Rel...), 0)
+			add(e.Rel)
 		}
 	}
 	for _, rel := range set.Absent {
-		b = append(append(b, rel...), 0)
+		add(rel)
 	}
 	return b
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -362,12 +363,28 @@ func (w *watcher) sweep() error {
 // is counted and not the records, since a watcher that was started again begins at nothing.
 func (w *watcher) summary() (lines []string) {
 	if entries, err := os.ReadDir(w.dir); err == nil && len(entries) > 0 {
-		lines = append(lines, fmt.Sprintf("protected names were taken out of the workspace (%d in all): %s", len(entries), w.dir))
+		lines = append(lines, fmt.Sprintf("protected names were taken out of the workspace (%d in all: %s): %s", len(entries), named(entries), w.dir))
 	}
 	if w.last.B > 0 {
 		lines = append(lines, fmt.Sprintf("repositories made during the session: %d; look at their hooks and configuration before git runs there", w.last.B))
 	}
 	return lines
+}
+
+// maxNamed is how many of the names that were taken the summary tells; the folder has the rest.
+const maxNamed = 5
+
+// named tells the first names, as sharness-watch wrote them into the quarantine: numbered, printable and short.
+func named(entries []os.DirEntry) string {
+	var names []string
+	for _, e := range entries[:min(len(entries), maxNamed)] {
+		_, name, _ := strings.Cut(e.Name(), "-")
+		names = append(names, event.Escape(name))
+	}
+	if len(entries) > maxNamed {
+		names = append(names, event.Cut)
+	}
+	return strings.Join(names, ", ")
 }
 
 func (w *watcher) stop() {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -29,7 +30,7 @@ type Trace struct {
 	UID    int          `json:"uid"` // to drop to
 	GID    int          `json:"gid"`
 	Ready  int          `json:"ready"` // the writing end of a pipe: one Report, then closed; the domain is to start only after it
-	Names  int          `json:"names"` // the reading end of a pipe: protected names below the workspace, each ended by a NUL, before the domain starts
+	Names  int          `json:"names"` // the reading end of a pipe: protected names below the workspace, each behind its door and a space and ended by a NUL, before the domain starts
 	Learn  *Learn       `json:"learn,omitempty"`
 }
 
@@ -160,9 +161,10 @@ func (t *tracing) protected() error {
 	if err != nil {
 		return fmt.Errorf("read protected names: %w", err)
 	}
-	for name := range bytes.SplitSeq(b, []byte{0}) {
-		if len(name) > 0 {
-			t.config.Policy.Protected = append(t.config.Policy.Protected, path.Join(t.config.Policy.Workspace, string(name)))
+	t.config.Policy.Protected = map[string]string{}
+	for entry := range bytes.SplitSeq(b, []byte{0}) {
+		if door, name, found := strings.Cut(string(entry), " "); found {
+			t.config.Policy.Protected[path.Join(t.config.Policy.Workspace, name)] = door
 		}
 	}
 	return nil

@@ -204,7 +204,7 @@ func TestAgentKnowsProtectedNamesBeforeItExplains(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a.protect(t, name+"\x00.git/pl")
+	a.protect(t, "file-git "+name+"\x00file-git .git/pl")
 	if err := a.sender.Close(); err != nil {
 		t.Fatal(err)
 	}

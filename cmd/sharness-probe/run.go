@@ -53,8 +53,10 @@ func (o options) run(born attempt.Birth, w io.Writer) (int, error) {
 	case o.command:
 		table = attempt.InCommand()
 	case o.sandbox != "":
-		if err := o.fromSandbox(w); err != nil {
-			return 2, err
+		if !o.list {
+			if err := o.fromSandbox(w); err != nil {
+				return 2, err
+			}
 		}
 		table = attempt.Commands(o.sandbox)
 	}

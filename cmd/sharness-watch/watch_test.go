@@ -17,13 +17,13 @@ const shm = "/dev/shm"
 
 // appearances are the ways in which a protected name comes to be.
 var appearances = []struct{ name, script, rel, door string }{
-	{"create", `echo EVIL > .mcp.json`, ".mcp.json", "file-git"},
-	{"rename", `echo EVIL > x && mv x .envrc`, ".envrc", "file-git"},
+	{"create", `echo EVIL > .mcp.json`, ".mcp.json", "file-config"},
+	{"rename", `echo EVIL > x && mv x .envrc`, ".envrc", "file-config"},
 	{"link", `echo EVIL > x && ln x .bashrc`, ".bashrc", "file-config"},
 	{"symlink", `echo EVIL > x && ln -s x opencode.json`, "opencode.json", "file-config"},
 	{"dangling symlink", `ln -s /nonexistent .gitconfig`, ".gitconfig", "file-config"},
-	{"folder", `mkdir .y && echo EVIL > .y/tasks.json && mv .y .vscode`, ".vscode", "file-git"},
-	{"locked folder", `mkdir .y && echo EVIL > .y/x && chmod 0 .y && mv .y .idea`, ".idea", "file-git"},
+	{"folder", `mkdir .y && echo EVIL > .y/tasks.json && mv .y .vscode`, ".vscode", "file-config"},
+	{"locked folder", `mkdir .y && echo EVIL > .y/x && chmod 0 .y && mv .y .idea`, ".idea", "file-config"},
 	{"unreadable file", `echo EVIL > x && chmod 0 x && mv x .zshrc`, ".zshrc", "file-config"},
 	{"in a new folder", `mkdir -p .claude && echo EVIL > .claude/settings.json`, ".claude/settings.json", "file-config"},
 	{"in a renamed folder", `mkdir z && echo EVIL > z/settings.json && mv z .claude`, ".claude/settings.json", "file-config"},

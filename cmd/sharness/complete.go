@@ -42,7 +42,24 @@ func manifestNames() (names []string) {
 	return names
 }
 
-// logNames offers the logs that events and why find by name, and files.
+// twoManifests offers names of manifests for both arguments of diff and merge, and files.
+func twoManifests(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 1 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return manifestNames(), cobra.ShellCompDirectiveDefault
+}
+
+// commandNames offers what there are manifests for, and programs by their path.
+func commandNames(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveDefault // the command's own
+	}
+	return manifestNames(), cobra.ShellCompDirectiveDefault
+}
+
+// logNames offers the logs that events and why find by name, and files. Only root can list the logs; the names of manifests
+// anybody can, and a log has that of its manifest.
 func logNames(_ *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -53,6 +70,9 @@ func logNames(_ *cobra.Command, args []string, _ string) (names []string, _ cobr
 	}
 	for _, file := range files {
 		names = append(names, strings.TrimSuffix(filepath.Base(file), ".jsonl"))
+	}
+	if len(names) == 0 {
+		names = manifestNames()
 	}
 	return names, cobra.ShellCompDirectiveDefault
 }

@@ -44,7 +44,7 @@ a manifest are as they were pinned is for sharness manifest check.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := diagnose(workspace, file)
 			if err != nil {
-				return &exitError{125, err}
+				return err
 			}
 			if asJSON {
 				enc := json.NewEncoder(cmd.OutOrStdout())
@@ -73,26 +73,23 @@ a manifest are as they were pinned is for sharness manifest check.`,
 func diagnose(workspace, file string) (*diagnosis, error) {
 	var m *manifest.Manifest
 	if file != "" {
-		file = manifestFile(file)
-		data, err := os.ReadFile(file)
+		d, _, err := loadManifest(file)
 		if err != nil {
-			return nil, fmt.Errorf("doctor: read manifest: %w", err)
+			return nil, refuse("doctor: %w", err)
 		}
-		if m, err = manifest.Parse(file, data); err != nil {
-			return nil, err
-		}
+		m = d.Manifest()
 	}
 	paths, err := probePaths(workspace, m)
 	if err != nil {
-		return nil, fmt.Errorf("doctor: workspace: %w", err)
+		return nil, refuse("doctor: workspace: %w; give another folder with --workspace", err)
 	}
 	f, err := host.Probe(host.Options{Paths: paths})
 	if err != nil {
-		return nil, fmt.Errorf("doctor: %w", err)
+		return nil, &exitError{125, fmt.Errorf("doctor: %w", err)}
 	}
 	decision, err := resolve.Resolve(m, f, nil)
 	if err != nil {
-		return nil, fmt.Errorf("doctor: %w", err)
+		return nil, &exitError{125, fmt.Errorf("doctor: %w", err)}
 	}
 	d := &diagnosis{Features: f, Decision: decision, Starts: true}
 	if f.UID != 0 {

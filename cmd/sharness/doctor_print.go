@@ -74,9 +74,21 @@ func printHost(b *bytes.Buffer, d *diagnosis) {
 		row("LSMs", "unknown", "securityfs is not mounted")
 	}
 	row("lockdown", orUnknown(f.Lockdown), "")
-	row("inside a container", word(f.Container.Inside), strings.Join(f.Container.Signs, ", "))
+	row("inside a container", word(f.Container.Inside), containerNote(f.Container))
 	row("capabilities", fmt.Sprint(len(f.Capabilities)), "")
 	_ = t.Flush() // into memory: cannot fail
+}
+
+// containerNote says why: it is the namespaces that take reach away. A file that a runtime leaves decides nothing.
+func containerNote(c host.Container) string {
+	signs := strings.Join(c.Signs, ", ")
+	switch {
+	case c.Inside:
+		return signs
+	case signs != "":
+		return "its ipc, uts, user, pid and cgroup namespaces are the host's, although " + signs
+	}
+	return "its ipc, uts, user, pid and cgroup namespaces are the host's"
 }
 
 func printLayers(b *bytes.Buffer, d *resolve.Decision) {

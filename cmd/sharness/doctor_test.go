@@ -34,7 +34,7 @@ func execute(t *testing.T, cmd *cobra.Command, args ...string) (string, int, err
 	case errors.As(err, &exit):
 		return out.String(), exit.code, err
 	}
-	return out.String(), 125, err
+	return out.String(), 126, err // what run makes of it
 }
 
 func TestDoctorDecidesOnThisHost(t *testing.T) {
@@ -71,8 +71,8 @@ func TestDoctorRefusesBadInput(t *testing.T) {
 		"an argument":       {"what"},
 	} {
 		out, code, err := execute(t, newDoctorCmd(), args...)
-		if code != 125 || out != "" || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: got %d, %q, %v, want 125 and one line", name, code, out, err)
+		if code != 126 || out != "" || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %d, %q, %v, want 126 and one line", name, code, out, err)
 		}
 	}
 }
@@ -125,7 +125,8 @@ func TestDoctorEscapesWhatItShows(t *testing.T) {
 // TestDoctorAndEventsAsTyped runs their scripts with the real command.
 func TestDoctorAndEventsAsTyped(t *testing.T) {
 	kerneltest.RequireRoot(t)
-	testscript.Run(t, testscript.Params{Files: []string{"testdata/doctor.txtar", "testdata/events.txtar", "testdata/events_why.txtar"}, RequireExplicitExec: true,
+	testscript.Run(t, testscript.Params{Files: []string{"testdata/doctor.txtar", "testdata/events.txtar", "testdata/events_why.txtar", "testdata/status.txtar"}, RequireExplicitExec: true,
+		Cmds:      map[string]func(*testscript.TestScript, bool, []string){"exit": scriptExit},
 		Condition: scriptSince(t)})
 }
 

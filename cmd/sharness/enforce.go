@@ -28,8 +28,9 @@ type sessionFlags struct {
 	argv      bool // refused execs come with their arguments
 }
 
-func (f *sessionFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&f.manifest, "manifest", "m", "", "manifest `FILE`, or the name of one in "+manifestDir+" (default: the last part of CMD)")
+// add adds them; which says what stands for a manifest that is not named.
+func (f *sessionFlags) add(cmd *cobra.Command, which string) {
+	cmd.Flags().StringVarP(&f.manifest, "manifest", "m", "", "manifest `FILE`, or the name of one in "+manifestDir+which)
 	cmd.Flags().StringVar(&f.workspace, "workspace", "", "`FOLDER` to work on (default the manifest's, which is by default the current folder)")
 	cmd.Flags().StringArrayVar(&f.events, "events", nil, "where events go: `SINK` is -, a file, journald or syslog; repeatable (default /var/log/sharness/NAME.jsonl)")
 	cmd.Flags().StringArrayVar(&f.allowOpen, "allow-open", nil, "start although `DOOR` is open on this host; repeatable, logged")
@@ -149,6 +150,8 @@ The exit status is CMD's own (128+n for signal n), 125 when sharness failed, 126
 nothing has changed, 127 when CMD was not found.`,
 		Example: "  sudo sharness enforce -- claude\n  sudo sharness enforce -m agent.yaml --workspace ~/project --events - -- agent --flag",
 		Args:    named,
+
+		ValidArgsFunction: commandNames,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if args[0] == "" {
 				return &exitError{127, errors.New("command not found: its name is empty")}
@@ -171,7 +174,7 @@ nothing has changed, 127 when CMD was not found.`,
 			return nil
 		},
 	}
-	f.add(cmd)
+	f.add(cmd, " (default: the last part of CMD)")
 	cmd.Flags().BoolVar(&f.files, "events-files", false, "report refused calls on files too (open, rename …): many, because programs try what they may not read")
 	f.addArgv(cmd)
 	cmd.Flags().SetInterspersed(false)
@@ -265,6 +268,6 @@ another terminal. The client is sharness's, in libexec:
 			return nil
 		},
 	}
-	f.add(cmd)
+	f.add(cmd, "; has to be given")
 	return cmd
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,7 +45,8 @@ that was written last. Logs there belong to root, so reading them takes sudo; on
 FILE is yours.
 
 Shown is the session that began last, or the one that was named, or with -f what happens from now on; with --all the
-whole log. The number behind the time is what sharness why explains.`,
+whole log. What sharness refused itself to try its walls at the start is one line then, and with --all each of them.
+The number behind the time is what sharness why explains.`,
 		Example: "  sudo sharness events\n  sudo sharness events -f --door exec-direct\n  sudo sharness events --type exec.denied --json",
 		Args:    cobra.MaximumNArgs(1),
 
@@ -53,11 +55,11 @@ whole log. The number behind the time is what sharness why explains.`,
 		SilenceErrors:     true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := show.check(); err != nil {
-				return &exitError{125, err}
+				return err
 			}
 			path, session, err := chooseLog(args)
 			if err != nil {
-				return &exitError{125, fmt.Errorf("events: %w", err)}
+				return refuse("events: %w", err)
 			}
 			show.session = session
 			bad, err := showLog(cmd.Context(), path, follow, show, cmd.OutOrStdout())
@@ -71,7 +73,7 @@ whole log. The number behind the time is what sharness why explains.`,
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "wait for what happens from now on, through rotation too")
-	cmd.Flags().BoolVar(&show.all, "all", false, "the whole log, not the last session")
+	cmd.Flags().BoolVar(&show.all, "all", false, "the whole log, not the last session, and each refusal of the self-probe")
 	cmd.Flags().BoolVar(&show.json, "json", false, "print the JSON lines")
 	cmd.Flags().StringVar(&show.door, "door", "", "only events of this side `DOOR`")
 	cmd.Flags().StringVar(&show.typ, "type", "", "only events of this `TYPE`")
@@ -82,16 +84,51 @@ whole log. The number behind the time is what sharness why explains.`,
 
 func (f eventFilter) check() error {
 	if _, ok := sidedoor.ByID(f.door); f.door != "" && !ok {
-		return fmt.Errorf("events: --door %s: no such door; sharness doctor lists them", f.door)
+		return refuse("events: --door %s: no such door; sharness doctor lists them", f.door)
 	}
 	if f.typ != "" && !event.Type(f.typ).Known() {
-		return fmt.Errorf("events: --type %s: no such type", f.typ)
+		return refuse("events: --type %s: no such type; they are: %s", f.typ, strings.Join(eventTypes(), " "))
 	}
 	return nil
 }
 
-// chooseLog finds the log that was named, and the session when it was one of those.
+// chooseLog finds the log that was named, and the session when it was one of those. What cannot be read is refused here, with
+// what to do.
 func chooseLog(args []string) (path, session string, err error) {
+	path, session, err = findLog(args)
+	if err != nil {
+		return "", "", err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		switch {
+		case errors.Is(err, fs.ErrPermission):
+			return "", "", fmt.Errorf("%w; read it with sudo", err)
+		case errors.Is(err, fs.ErrNotExist) && !strings.Contains(path, "/"):
+			return "", "", fmt.Errorf("%s: no such file, and no manifest or session of that name has a log; %s", path, loggedNames())
+		}
+		return "", "", err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err == nil && st.IsDir() {
+		return "", "", fmt.Errorf("%s: is a folder; name a log in it", path)
+	}
+	return path, session, nil
+}
+
+// loggedNames says which names would have been found.
+func loggedNames() string {
+	if _, err := os.ReadDir(logDir); errors.Is(err, fs.ErrPermission) {
+		return "logs in " + logDir + " belong to root: read them with sudo"
+	}
+	names, _ := logNames(nil, nil, "")
+	if _, err := os.Stat(logDir); len(names) == 0 || err != nil {
+		return "there is none in " + logDir + " yet"
+	}
+	return "there are: " + strings.Join(names, ", ")
+}
+
+func findLog(args []string) (path, session string, err error) {
 	if len(args) == 1 {
 		return namedLog(args[0])
 	}
@@ -106,6 +143,9 @@ func chooseLog(args []string) (path, session string, err error) {
 		}
 	}
 	if path == "" {
+		if os.Geteuid() == 0 {
+			return "", "", fmt.Errorf("no log in %s: no session has written one yet; name a file, if enforce --events named one", logDir)
+		}
 		return "", "", fmt.Errorf("no log in %s that can be read; run it with sudo, or name a file", logDir)
 	}
 	return path, "", nil
@@ -181,7 +221,7 @@ func showLog(ctx context.Context, path string, follow bool, show eventFilter, w 
 			// The line itself, not the event: a newer sharness may have written keys that this one does not know.
 			err = p.line(string(event.EscapeJSON(line)))
 		} else {
-			err = p.event(e)
+			err = p.event(e, show.all)
 		}
 		if err != nil {
 			return bad, err

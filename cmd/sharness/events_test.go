@@ -73,8 +73,8 @@ func TestEventsRefusesBadInput(t *testing.T) {
 		"door": {"--door", "exec-dircet", "/dev/null"}, "type": {"--type", "exec", "/dev/null"},
 		"file": {"/nonexistent/log"}, "folder": {"/tmp"}, "two files": {"/dev/null", "/dev/null"},
 	} {
-		if out, code, err := execute(t, newEventsCmd(), args...); code != 125 || out != "" || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: got %d, %q, %v, want 125 and one line", name, code, out, err)
+		if out, code, err := execute(t, newEventsCmd(), args...); code != 126 || out != "" || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: got %d, %q, %v, want 126 and one line", name, code, out, err)
 		}
 	}
 }
@@ -164,15 +164,18 @@ func TestEventsShowsTheLastSessionAndItsLayersInOneLine(t *testing.T) {
 		of("a-1", event.Event{Type: event.SessionStart}), of("a-1", event.Event{Type: event.ExecDenied, Target: &event.Target{Asked: "/old"}}),
 		of("a-2", event.Event{Type: event.SessionStart}), of("a-2", event.Event{Type: event.LayerApplied, Layer: "landlock"}),
 		of("a-2", event.Event{Type: event.LayerApplied, Layer: "view"}), of("a-1", event.Event{Type: event.SessionEnd}),
+		of("a-2", event.Event{Type: event.NSDenied, Phase: "probe", Count: 2}), of("a-2", event.Event{Type: event.MemfdDenied, Phase: "probe"}),
 		of("a-2", event.Event{Type: event.LayerOpen, Door: "net-tenant", Cause: "by design"}))
 	for name, c := range map[string]struct {
 		args  []string
 		want  string
 		lines int
 	}{
-		"last":   {nil, "layer.applied: 2: landlock view\n", 3},
-		"all":    {[]string{"--all"}, "/old", 6},
-		"json":   {[]string{"--json"}, `"layer":"view"`, 4},
+		"last":   {nil, "layer.applied: 2: landlock view\n", 4},
+		"probe":  {nil, " self-probe: 3 calls that had to be refused were refused (--all shows each)\n", 4},
+		"all":    {[]string{"--all"}, "/old", 8},
+		"each":   {[]string{"--all"}, "memfd.denied (probe)\n", 8},
+		"json":   {[]string{"--json"}, `"layer":"view"`, 6},
 		"design": {[]string{"--type", "layer.open"}, "[net-tenant] by design", 1},
 	} {
 		out, code, err := execute(t, newEventsCmd(), append(c.args, path)...)

@@ -46,9 +46,11 @@ The exit status is CMD's own (128+n for signal n), 125 when sharness failed or t
 refused to start, or had to leave files out (with --yes that is a warning), 127 when CMD was not found.`,
 		Example: "  sudo sharness learn -- claude\n  sudo sharness learn --merge -- claude -p 'run the tests'",
 		Args:    named,
-		RunE:    func(_ *cobra.Command, args []string) error { return f.run(args) },
+
+		ValidArgsFunction: commandNames,
+		RunE:              func(_ *cobra.Command, args []string) error { return f.run(args) },
 	}
-	f.add(cmd)
+	f.add(cmd, " (default: the last part of CMD)")
 	f.addArgv(cmd)
 	cmd.Flags().StringVar(&f.profile, "profile", "", "begin with this `PROFILE`: "+strings.Join(manifest.Profiles(), ", ")+" (default: the one named like the manifest, else plain)")
 	completeWords(cmd, "profile", manifest.Profiles)

@@ -87,9 +87,48 @@ fresh sandbox.
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return refuse("%s: %w; see %s --help", cmd.Name(), err, cmd.CommandPath())
 	})
+	root.InitDefaultCompletionCmd("completion")
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			cmd.Use, cmd.Args, cmd.RunE = "completion SHELL", cobra.MinimumNArgs(1), unknownShell
+		}
+	}
 	root.AddCommand(newEnforceCmd(), newLearnCmd(), newServeCmd(), newGCCmd(), newGitConfigCmd(), newManifestCmd(), newDoctorCmd(), newProveCmd(), newProveReportCmd(), newEventsCmd(), newWhyCmd(), newDocsCmd())
 	plainUsage(root)
+	tellArgs(root)
 	return root
+}
+
+// unknownShell is what is left of completion when none of its own commands was named.
+func unknownShell(cmd *cobra.Command, args []string) error {
+	var shells []string
+	for _, sub := range cmd.Commands() {
+		shells = append(shells, sub.Name())
+	}
+	return refuse("completion: %q: no such shell here, only %s", args[0], strings.Join(shells, ", "))
+}
+
+// tellArgs says of a command line with too few or too many words what it should have been. Of cobra's own words only the
+// count is left.
+func tellArgs(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			exit := new(exitError)
+			switch {
+			case err == nil, errors.As(err, &exit):
+				return err
+			case strings.HasPrefix(err.Error(), "unknown command") && cmd.HasSubCommands():
+				return refuse("%w; see %s --help", err, cmd.CommandPath())
+			case strings.HasPrefix(err.Error(), "unknown command"):
+				return refuse("%s: takes no argument, and was given %q; usage: %s", cmd.Name(), args[0], cmd.UseLine())
+			}
+			return refuse("%s: %w; usage: %s", cmd.Name(), err, cmd.UseLine())
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		tellArgs(sub)
+	}
 }
 
 // plainUsage keeps cobra from writing [flags] behind CMD [ARG…]: what stands there goes to CMD.

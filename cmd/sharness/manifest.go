@@ -112,7 +112,7 @@ func saveManifest(cmd *cobra.Command, d *manifest.Document, file string, want *m
 		return nil
 	}
 	if err := replaceFile(file, d.Bytes()); err != nil {
-		return &exitError{125, err}
+		return unwritten(err)
 	}
 	for _, c := range changes {
 		fmt.Fprintln(cmd.OutOrStdout(), c)

@@ -93,7 +93,7 @@ func approve(out io.Writer, file string) error {
 	}
 	// The bytes that were checked, whatever the name leads to by now.
 	if err := replaceFile(file, data); err != nil {
-		return &exitError{125, err}
+		return unwritten(err)
 	}
 	if err := os.Remove(proposed); err != nil {
 		return &exitError{125, fmt.Errorf("remove the proposal: %w", err)}

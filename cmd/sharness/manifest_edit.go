@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -182,6 +183,9 @@ func (f *allowFlags) apply(m *manifest.Manifest, o pin.Options) error {
 		if err == nil {
 			err = o.Extensions(c)
 		}
+		if errors.Is(err, pin.ErrNotFound) {
+			return &exitError{127, fmt.Errorf("--exec %w; name the file by its path", err)}
+		}
 		if err != nil {
 			return refuse("%w", err)
 		}
@@ -283,6 +287,8 @@ func newManifestMergeCmd() *cobra.Command {
 		Short: "Print a manifest that allows what either of two allows",
 		Long:  "Prints A with what B adds, keeping A's comments. What cannot both hold is refused.",
 		Args:  cobra.ExactArgs(2),
+
+		ValidArgsFunction: twoManifests,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			read := loadManifest
 			if write {

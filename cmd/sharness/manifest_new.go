@@ -254,7 +254,7 @@ func (f *newFlags) write(file string, data []byte) error {
 	dir := filepath.Dir(file)
 	if dir == manifestDir {
 		if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return &exitError{125, fmt.Errorf("make the folder for manifests: %w", err)}
+			return unwritten(fmt.Errorf("make the folder for manifests: %w", err))
 		}
 	}
 	if os.Geteuid() == 0 {
@@ -272,9 +272,17 @@ func (f *newFlags) write(file string, data []byte) error {
 		return taken(file)
 	}
 	if err != nil {
-		return &exitError{125, err}
+		return unwritten(err)
 	}
 	return nil
+}
+
+// unwritten says what to do about a file that only root may write.
+func unwritten(err error) error {
+	if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
+		return refuse("%w; run it with sudo, or write a file of your own with -m ./NAME.yaml", err)
+	}
+	return &exitError{125, err}
 }
 
 func taken(file string) error {

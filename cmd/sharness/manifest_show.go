@@ -38,6 +38,8 @@ func newManifestDiffCmd() *cobra.Command {
 		Use:   "diff A B",
 		Short: "List what manifest B says otherwise than A (exit 1 if anything)",
 		Args:  cobra.ExactArgs(2),
+
+		ValidArgsFunction: twoManifests,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a, _, err := loadManifest(args[0])
 			if err != nil {

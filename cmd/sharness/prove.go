@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -43,9 +44,8 @@ nothing was attempted.`,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, d := range o.Doors {
-				id, _, _ := strings.Cut(d, "/")
-				if _, ok := sidedoor.ByID(id); !ok {
-					return refuse("prove: --door %s: no such door; sharness doctor lists them", d)
+				if err := knownDoor(d); err != nil {
+					return err
 				}
 				o.Sandbox = o.Sandbox || strings.HasPrefix(d, "cmd-") // what a command alone can attack
 			}
@@ -105,6 +105,26 @@ nothing was attempted.`,
 	completeWords(cmd, "door", doorIDs)
 	completeWords(cmd, "allow-open", doorIDs)
 	return cmd
+}
+
+// knownDoor refuses a door or an attempt that there is none of, before everything is made for it.
+func knownDoor(given string) error {
+	id, _, one := strings.Cut(given, "/")
+	if _, ok := sidedoor.ByID(id); !ok {
+		return refuse("prove: --door %s: no such door; the nearest are: %s; sharness doctor lists all", given, strings.Join(closest(id, doorIDs()), ", "))
+	}
+	if !one {
+		return nil
+	}
+	attempts, err := prove.Attempts()
+	if err != nil {
+		return refuse("prove: nothing was attempted: %w", err)
+	}
+	if slices.Contains(attempts, given) {
+		return nil
+	}
+	of := slices.DeleteFunc(attempts, func(a string) bool { return !strings.HasPrefix(a, id+"/") })
+	return refuse("prove: --door %s: no such attempt; the nearest are: %s; --door %s --all shows all", given, strings.Join(closest(given, of), ", "), id)
 }
 
 // calledAs is the command line for the page, without where that goes.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -38,7 +40,7 @@ The exit status is 1 when there is no such event.`,
 			}
 			path, session, err := chooseLog(args[:len(args)-1])
 			if err != nil {
-				return &exitError{125, fmt.Errorf("why: %w", err)}
+				return refuse("why: %w", err)
 			}
 			told, err := findEvent(path, session, seq)
 			if err != nil {
@@ -117,7 +119,7 @@ func (t *told) explain() string {
 		say("what", what(e))
 	}
 	if d, known := sidedoor.ByID(e.Door); known {
-		say("door", fmt.Sprintf("%s: %s\ndocs/side-doors/%s.md", d.ID, d.Title, d.ID))
+		say("door", fmt.Sprintf("%s: %s\n%s", d.ID, d.Title, doorPage(d.ID)))
 	}
 	if text := t.refusedBy(); text != "" {
 		say("layer", text)
@@ -135,6 +137,22 @@ func (t *told) explain() string {
 		say("to model", event.Escape(e.Hint.Model))
 	}
 	return b.String()
+}
+
+// doorPage is where the page of a door lies: where make install puts it, or beside a build. Elsewhere its name in the source.
+func doorPage(id string) string {
+	page := filepath.Join("docs/side-doors", id+".md")
+	self, err := os.Executable()
+	if err != nil {
+		return page
+	}
+	up := filepath.Dir(filepath.Dir(self))
+	for _, file := range []string{filepath.Join(up, "share/doc/sharness/side-doors", id+".md"), filepath.Join(up, page)} {
+		if _, err := os.Stat(file); err == nil {
+			return file
+		}
+	}
+	return page
 }
 
 // bare is an event without what explain says itself.
@@ -179,6 +197,12 @@ func what(e *event.Event) string {
 	}
 	if t.Resolved != "" && t.Resolved != t.Asked {
 		text += ", which is " + event.Escape(t.Resolved)
+	}
+	if t.Old != "" {
+		text += ", from " + event.Escape(t.Old)
+	}
+	if argv := e.Argv(); len(argv) > 0 {
+		text += ", called with: " + event.Escape(strings.Join(argv, " "))
 	}
 	if e.Blocker != "" && e.Blocker != t.Resolved {
 		text += "; what is not allowed is " + event.Escape(e.Blocker) + ", which the kernel starts it with"

@@ -96,6 +96,28 @@ func Run(o Options) (status int, err error) {
 	return status, errors.Join(err, werr)
 }
 
+// Attempts are the names of all attempts, as the probe lists them for an orchestrator, a command, and one that starts commands: DOOR/ATTEMPT.
+func Attempts() ([]string, error) {
+	probe, err := launcher.Helper("sharness-probe")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, from := range [][]string{nil, {"--command"}, {"--sandbox", probe}} {
+		args := append(from, "--list")
+		out, err := exec.Command(probe, args...).Output()
+		if err != nil {
+			return nil, fmt.Errorf("%s %s: %w", probe, strings.Join(args, " "), err)
+		}
+		for line := range strings.Lines(string(out)) {
+			if fields := strings.Fields(line); len(fields) > 0 && !slices.Contains(names, fields[0]) {
+				names = append(names, fields[0])
+			}
+		}
+	}
+	return names, nil
+}
+
 // decide asks the host before anything is made.
 func (p *proof) decide() error {
 	for _, name := range []string{"sharness-probe", "sharness-init", "sharness-box", "sharness-agent"} {

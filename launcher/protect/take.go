@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/bits"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,9 +97,24 @@ func (w *Watcher) door(rel string) string {
 	if w.gitDirs[parent(rel)] {
 		return doorGit
 	}
+	return Door(rel)
+}
+
+// Door is the side door of a protected name, as far as the name alone tells: what git obeys, or what something else does.
+func Door(rel string) string {
 	switch first(rel) {
-	case ".gitmodules", ".husky", ".githooks", ".vscode", ".idea", ".envrc", ".mcp.json":
+	case ".gitmodules", ".husky", ".githooks":
 		return doorGit
+	}
+	if slices.ContainsFunc(rootNames, func(n name) bool { return rel == n.path || strings.HasPrefix(rel, n.path+"/") }) {
+		return doorConfig
+	}
+	if slices.ContainsFunc(strings.Split(rel, "/"), func(part string) bool { return strings.HasSuffix(part, ".git") }) {
+		return doorGit
+	}
+	isIt := func(n name) bool { return n.path == path.Base(rel) }
+	if slices.ContainsFunc(gitDirNames, isIt) || slices.ContainsFunc(worktreeNames, isIt) {
+		return doorGit // in a git directory of another name
 	}
 	return doorConfig
 }
