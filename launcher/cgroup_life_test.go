@@ -111,3 +111,22 @@ func TestGroupIsUsedAgainOnlyIfItReadsLikeANewOne(t *testing.T) {
 		})
 	}
 }
+
+func TestGroupsOfManyCommandsGoInALull(t *testing.T) {
+	var r retired
+	c := testGroup(t, "cold", cgroupLimits{pids: 8, memory: 16 << 20})
+	for slot, want := range map[int]bool{warmSlots - 1: true, warmSlots: false} {
+		c.retired, c.slot, c.files = &r, slot, map[string]*os.File{}
+		if err := c.delete(); err != nil {
+			t.Fatal(err)
+		}
+		r.trim()
+		if got := r.again(slot); (got == c) != want {
+			t.Errorf("of slot %d: waits %v, want %v", slot, got == c, want)
+		}
+	}
+	c.retired = nil
+	if err := r.finish(); err != nil {
+		t.Error(err)
+	}
+}

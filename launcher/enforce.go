@@ -334,7 +334,7 @@ func (r *run) startServer(orchestrator bool) error {
 		open: map[uint64]*wire.RecordConn{}, sent: map[uint64]int{}, running: map[uint64]*runningCommand{}, hinted: map[wire.Hint]time.Time{}}
 	r.server.changed.L = &r.server.mu
 	r.server.boxes = newSandboxes(r.server)
-	r.server.lull = lean.NewLull(lean.Mapped())
+	r.server.lull = lean.NewLull(lean.Mapped(), r.server.trim)
 	r.serving.Store(r.server)
 	if r.s.Manifest.Sandbox.Network == manifest.NetworkSession {
 		if r.server.netns, _, err = newNetNS(nil); err != nil {

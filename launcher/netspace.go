@@ -35,9 +35,6 @@ func (ns *netspace) Close() {
 	closeFiles(ns.says)
 }
 
-// maxClean bounds the namespaces that wait for a command.
-const maxClean = 16
-
 func newNetspaces() *netspaces {
 	n := &netspaces{work: make(chan func())}
 	go func() {
@@ -102,11 +99,22 @@ func (n *netspaces) give(ns *netspace) {
 	now, err := ns.state()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err == nil && now == n.fresh && len(n.clean) < maxClean {
+	if err == nil && now == n.fresh {
 		n.clean = append(n.clean, ns)
 		return
 	}
 	ns.Close()
+}
+
+// trim lets go of those that only many commands at once need.
+func (n *netspaces) trim() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for len(n.clean) > warmSlots {
+		last := len(n.clean) - 1
+		n.clean[last].Close()
+		n.clean = n.clean[:last]
+	}
 }
 
 // close lets go of what waits.

@@ -22,9 +22,6 @@ const (
 	maxRetired = 64
 )
 
-// maxIdle bounds the groups that wait for the next command of their slot.
-const maxIdle = 16
-
 // retired are the groups of commands that have ended. The zero value is ready to use.
 type retired struct {
 	mu     sync.Mutex
@@ -46,13 +43,18 @@ func (r *retired) add(c *cgroup) {
 	again := c.slot >= 0 && c.untouched()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if again && len(r.idle) < maxIdle && r.idle[c.slot] == nil {
+	if again && r.idle[c.slot] == nil {
 		if r.idle == nil {
 			r.idle = map[int]*cgroup{}
 		}
 		r.idle[c.slot] = c
 		return
 	}
+	r.retire(c)
+}
+
+// retire wants the lock.
+func (r *retired) retire(c *cgroup) {
 	c.forget()
 	if r.over == nil {
 		r.over = make(chan struct{})
@@ -104,12 +106,14 @@ func (r *retired) remove() {
 // finish removes all that wait. No group may be added any more.
 func (r *retired) finish() error {
 	r.mu.Lock()
+	idle := r.idle
+	r.idle = nil // nothing is left to trim
 	if r.over != nil {
 		close(r.over)
 	}
 	r.mu.Unlock()
 	r.work.Wait()
-	for _, c := range r.idle {
+	for _, c := range idle {
 		r.errs = append(r.errs, c.remove())
 	}
 	return errors.Join(r.errs...)
@@ -123,6 +127,18 @@ func (r *retired) again(slot int) *cgroup {
 	c := r.idle[slot]
 	delete(r.idle, slot)
 	return c
+}
+
+// trim retires those of slots that are used only when many commands run at once.
+func (r *retired) trim() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for slot, c := range r.idle {
+		if slot >= warmSlots {
+			delete(r.idle, slot)
+			r.retire(c)
+		}
+	}
 }
 
 // maxCharged is what may be left of a command in its group, as a part of the group's memory and at most: what the kernel

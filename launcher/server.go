@@ -486,6 +486,12 @@ func (sv *server) takeSlot() (number uint64, slot, uid int, ok bool) {
 	return sv.nextBox, slot, slotUID(sv.s.UID, slot), ok
 }
 
+// trim gives back what only many commands at once need.
+func (sv *server) trim() {
+	sv.retired.trim()
+	sv.boxes.nets.trim()
+}
+
 func (sv *server) freeSlot(slot int) {
 	sv.mu.Lock()
 	defer sv.mu.Unlock()

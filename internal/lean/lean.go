@@ -56,8 +56,15 @@ const quiet = 10 * time.Second
 // Lull gives back in the pauses of a process. Its methods may be called by many at once.
 type Lull struct{ timer *time.Timer }
 
-// NewLull is for a process that has nothing to do yet.
-func NewLull(p Program) *Lull { return &Lull{time.AfterFunc(quiet, p.Give)} }
+// NewLull is for a process that has nothing to do yet. What it keeps for what comes next, more gives back.
+func NewLull(p Program, more ...func()) *Lull {
+	return &Lull{time.AfterFunc(quiet, func() {
+		for _, give := range more {
+			give()
+		}
+		p.Give()
+	})}
+}
 
 // Begin says that there is nothing to do.
 func (l *Lull) Begin() { l.timer.Reset(quiet) }

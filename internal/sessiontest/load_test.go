@@ -68,8 +68,9 @@ const (
 	netFiles   = "net files"
 )
 
-// waiting is how many of either may be there: those that nothing happened in, and of the sandboxes that wait.
-const waiting = 16 + 3
+// waiting is how many of either may be there until nothing has run for a while: as many as commands ran at once, and of the
+// sandboxes that wait.
+const waiting = 64 + 3
 
 // perGroup is how many files of a group are open.
 const perGroup = 12
