@@ -58,9 +58,12 @@ func (sp *spawner) startBox(p *stage.Plan, v *view) (*box, error) {
 		return nil, fmt.Errorf("start sharness-box: %w", err)
 	}
 	defer theirs.Close()
-	b := &box{control: ours, reaped: make(chan struct{})}
+	b := &box{reaped: make(chan struct{})}
+	if b.control, err = pollable(ours); err != nil {
+		return nil, fmt.Errorf("start sharness-box: %w", err)
+	}
 	if err := b.spawn(sp, path, planFD, theirs, v.fds); err != nil {
-		ours.Close()
+		b.control.Close()
 		return nil, fmt.Errorf("start sharness-box: %w", err)
 	}
 	return b, nil
@@ -128,11 +131,11 @@ func (b *box) order(op, id, flags, tasks int, fds []int) (stage.Message, int, er
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := unix.Sendmsg(int(b.control.Fd()), m, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL); err != nil {
+	if err := b.send(m, fds); err != nil {
 		b.kill()
 		return stage.Message{}, -1, fmt.Errorf("%w: %w", errBoxGone, err)
 	}
-	answer, fd, err := stage.Receive(int(b.control.Fd()))
+	answer, fd, err := receive(b.control)
 	if err != nil { // among others io.EOF
 		b.kill()
 		return answer, -1, fmt.Errorf("%w: %w", errBoxGone, err)
@@ -141,6 +144,18 @@ func (b *box) order(op, id, flags, tasks int, fds []int) (stage.Message, int, er
 		return answer, -1, fmt.Errorf("stage: %s", answer.Text)
 	}
 	return answer, fd, nil
+}
+
+func (b *box) send(m []byte, fds []int) error {
+	raw, err := b.control.SyscallConn()
+	if err != nil {
+		return err
+	}
+	werr := raw.Write(func(s uintptr) bool {
+		err = unix.Sendmsg(int(s), m, unix.UnixRights(fds...), nil, unix.MSG_NOSIGNAL)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	return errors.Join(werr, err)
 }
 
 // make forks off a sandbox. fds are status, go and network namespace, then the tasks files of its groups, then the

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -249,6 +250,7 @@ func (r *run) open() error {
 // startServices starts what stands around the domain, from the outside in: events first, so that everything after
 // them can be told.
 func (r *run) startServices(orchestrator bool) error {
+	runtime.GOMAXPROCS(halfProcessors())
 	var err error
 	var trace *traceConfig
 	var untraced error

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -16,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// helperSpec is how one helper process is started. It has ids of its own, no group, no capability, no environment, and
+// helperSpec is how one helper process is started. It has ids of its own, no group, no capability, an environment of one number, and
 // dies with the supervisor.
 type helperSpec struct {
 	name    string // of the program
@@ -37,6 +38,10 @@ func (h helperSpec) orphaned() syscall.Signal {
 	}
 	return syscall.SIGKILL
 }
+
+// halfProcessors is how many processors each process of ours uses at once: the other half is for what it serves. Go wakes a
+// thread for every one that is idle as soon as two goroutines have something to do, which for messages costs more than it gains.
+var halfProcessors = sync.OnceValue(func() int { return (runtime.GOMAXPROCS(0) + 1) / 2 })
 
 // firstExtraFD is the number of the first of a helper's extra descriptors: after 0-2, control, events and config.
 const firstExtraFD = 6
@@ -104,7 +109,7 @@ func (sp *spawner) startHelper(h helperSpec) (*helperProcess, error) {
 	}
 	p := &helperProcess{words: words, ended: make(chan struct{})}
 	err = sp.inHelpers(func(cgroupFD int) error {
-		attr := &syscall.ProcAttr{Dir: "/", Env: []string{}, Files: files, Sys: &syscall.SysProcAttr{
+		attr := &syscall.ProcAttr{Dir: "/", Env: []string{fmt.Sprintf("GOMAXPROCS=%d", halfProcessors())}, Files: files, Sys: &syscall.SysProcAttr{
 			Credential: &syscall.Credential{Uid: uint32(h.uid), Gid: uint32(h.gid), Groups: groups},
 			Setsid:     true,
 			Pdeathsig:  h.orphaned(),

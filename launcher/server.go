@@ -90,7 +90,7 @@ type peer struct {
 
 // listenSocket makes the session's socket. Its owner is the one user that may connect.
 func listenSocket(path string, uid int) (*os.File, error) {
-	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("bash-server socket: %w", err)
 	}
@@ -106,10 +106,10 @@ func listenSocket(path string, uid int) (*os.File, error) {
 	return f, nil
 }
 
-// accept takes connections until the socket is shut down.
+// accept takes connections until the socket is closed.
 func (sv *server) accept() {
 	for {
-		fd, _, err := unix.Accept4(int(sv.listen.Fd()), unix.SOCK_CLOEXEC)
+		fd, err := sv.acceptOne()
 		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNABORTED) {
 			continue
 		}
@@ -118,10 +118,26 @@ func (sv *server) accept() {
 			continue
 		}
 		if err != nil {
-			return // shut down
+			return // closed
 		}
 		sv.welcome(fd)
 	}
+}
+
+// acceptOne waits without a thread.
+func (sv *server) acceptOne() (fd int, err error) {
+	raw, err := sv.listen.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	rerr := raw.Read(func(s uintptr) bool {
+		fd, _, err = unix.Accept4(int(s), unix.SOCK_CLOEXEC)
+		return !errors.Is(err, unix.EAGAIN)
+	})
+	if rerr != nil {
+		return -1, rerr
+	}
+	return fd, err
 }
 
 // welcome checks one connection and hands it on. Whoever is not admitted sees a closed connection.
@@ -629,8 +645,7 @@ func (sv *server) close() error {
 		c.kill(wire.ReasonShutdown)
 	}
 	sv.mu.Unlock()
-	_ = unix.Shutdown(int(sv.listen.Fd()), unix.SHUT_RDWR)
-	defer sv.listen.Close()
+	sv.listen.Close() // the acceptor ends
 	ended := make(chan struct{})
 	go func() {
 		sv.busy.Wait()
