@@ -42,14 +42,27 @@ const none = -1
 
 func is(name string, nr int, t topic, class bpf.TraceClass) call {
 	return call{name: name, nr: nr, topic: t, spec: bpf.TraceCall{Flags: uint32(bpf.TraceCallFlagCALL_DENIED), Class: uint8(class),
-		Path: none, Dirfd: none, Fd: none, Addr: none, More: none}}
+		Path: none, Dirfd: none, Fd: none, Addr: none, More: none, Mode: none}}
 }
 
-func (c call) path(arg int8) call            { c.spec.Path = arg; return c }
-func (c call) at(dirfd, path int8) call      { c.spec.Dirfd, c.spec.Path = dirfd, path; return c }
-func (c call) fd(arg int8) call              { c.spec.Fd = arg; return c }
-func (c call) addr(arg int8) call            { c.spec.Addr = arg; return c }
-func (c call) more(arg int8) call            { c.spec.More = arg; return c }
+func (c call) path(arg int8) call       { c.spec.Path = arg; return c }
+func (c call) at(dirfd, path int8) call { c.spec.Dirfd, c.spec.Path = dirfd, path; return c }
+func (c call) fd(arg int8) call         { c.spec.Fd = arg; return c }
+func (c call) addr(arg int8) call       { c.spec.Addr = arg; return c }
+func (c call) more(arg int8) call       { c.spec.More = arg; return c }
+
+// keyed names arguments that tell two refusals apart: by each of them the door, or what was meant, can differ. The first two
+// count anyway where no text does.
+func (c call) keyed(args ...int) call {
+	for _, a := range args {
+		c.spec.Keyed |= 1 << a
+	}
+	return c
+}
+
+// setID is the mode of a new file: with a set-id bit the refusal is reported whether or not paths are.
+func (c call) setID(mode int8) call { c.spec.Mode = mode; return c }
+
 func (c call) also(f bpf.TraceCallFlag) call { c.spec.Flags |= uint32(f); return c }
 
 func execCall(name string, nr int, t topic) call { return is(name, nr, t, bpf.TraceClassCLASS_EXEC) }
@@ -75,12 +88,13 @@ const (
 	tried   = bpf.TraceCallFlagCALL_TRIED
 	sent    = bpf.TraceCallFlagCALL_SENT
 	list    = bpf.TraceCallFlagCALL_ARGV
+	setid   = bpf.TraceCallFlagCALL_SETID
 )
 
 // common are the calls of every architecture. ENOSYS counts only where our own filter answers it.
 var common = []call{
 	execCall("execve", unix.SYS_EXECVE, aboutExec).path(0).more(1).also(tried | list),
-	execCall("execveat", unix.SYS_EXECVEAT, aboutExec).at(0, 1).more(2).also(tried | list),
+	execCall("execveat", unix.SYS_EXECVEAT, aboutExec).at(0, 1).more(2).also(tried | list).keyed(4),
 	execCall("mmap", unix.SYS_MMAP, aboutMap).fd(4).also(prot | maps),
 	execCall("mprotect", unix.SYS_MPROTECT, aboutMap).also(prot | maps | vma),
 	execCall("pkey_mprotect", unix.SYS_PKEY_MPROTECT, aboutMap).also(prot | maps | vma),
@@ -89,9 +103,9 @@ var common = []call{
 
 	processCall("kill", unix.SYS_KILL, aboutSignal).also(sent),
 	processCall("tkill", unix.SYS_TKILL, aboutSignal).also(sent),
-	processCall("tgkill", unix.SYS_TGKILL, aboutSignal).also(sent),
+	processCall("tgkill", unix.SYS_TGKILL, aboutSignal).also(sent).keyed(2),
 	processCall("rt_sigqueueinfo", unix.SYS_RT_SIGQUEUEINFO, aboutSignal).also(sent),
-	processCall("rt_tgsigqueueinfo", unix.SYS_RT_TGSIGQUEUEINFO, aboutSignal).also(sent),
+	processCall("rt_tgsigqueueinfo", unix.SYS_RT_TGSIGQUEUEINFO, aboutSignal).also(sent).keyed(2),
 	processCall("pidfd_send_signal", unix.SYS_PIDFD_SEND_SIGNAL, aboutSignal).fd(0).also(sent),
 
 	processCall("ptrace", unix.SYS_PTRACE, aboutTrace),
@@ -105,7 +119,7 @@ var common = []call{
 	processCall("unshare", unix.SYS_UNSHARE, aboutSpace),
 	processCall("setns", unix.SYS_SETNS, aboutSpace).fd(0),
 	processCall("clone", unix.SYS_CLONE, aboutSpace),
-	processCall("mount", unix.SYS_MOUNT, aboutSpace).path(1),
+	processCall("mount", unix.SYS_MOUNT, aboutSpace).path(1).keyed(3),
 	processCall("umount2", unix.SYS_UMOUNT2, aboutSpace).path(0),
 	processCall("pivot_root", unix.SYS_PIVOT_ROOT, aboutSpace).path(0),
 	processCall("chroot", unix.SYS_CHROOT, aboutSpace).path(0),
@@ -122,11 +136,11 @@ var common = []call{
 	processCall("setgid", unix.SYS_SETGID, aboutIDs),
 	processCall("setreuid", unix.SYS_SETREUID, aboutIDs),
 	processCall("setregid", unix.SYS_SETREGID, aboutIDs),
-	processCall("setresuid", unix.SYS_SETRESUID, aboutIDs),
-	processCall("setresgid", unix.SYS_SETRESGID, aboutIDs),
+	processCall("setresuid", unix.SYS_SETRESUID, aboutIDs).keyed(2),
+	processCall("setresgid", unix.SYS_SETRESGID, aboutIDs).keyed(2),
 	processCall("setgroups", unix.SYS_SETGROUPS, aboutIDs),
 	processCall("capset", unix.SYS_CAPSET, aboutIDs),
-	processCall("prctl", unix.SYS_PRCTL, aboutIDs), // ambient capabilities and securebits
+	processCall("prctl", unix.SYS_PRCTL, aboutIDs).keyed(2), // ambient capabilities and securebits
 
 	processCall("prlimit64", unix.SYS_PRLIMIT64, aboutLimit).also(noSys),
 	processCall("setpriority", unix.SYS_SETPRIORITY, aboutProcess),
@@ -144,7 +158,7 @@ var common = []call{
 	processCall("bpf", unix.SYS_BPF, aboutKernel),
 	processCall("perf_event_open", unix.SYS_PERF_EVENT_OPEN, aboutKernel),
 	processCall("userfaultfd", unix.SYS_USERFAULTFD, aboutKernel),
-	processCall("keyctl", unix.SYS_KEYCTL, aboutKernel),
+	processCall("keyctl", unix.SYS_KEYCTL, aboutKernel).keyed(2),
 	processCall("add_key", unix.SYS_ADD_KEY, aboutKernel),
 	processCall("request_key", unix.SYS_REQUEST_KEY, aboutKernel),
 	processCall("open_by_handle_at", unix.SYS_OPEN_BY_HANDLE_AT, aboutKernel),
@@ -177,33 +191,34 @@ var common = []call{
 	processCall("get_mempolicy", unix.SYS_GET_MEMPOLICY, aboutKernel),
 	processCall("set_mempolicy", unix.SYS_SET_MEMPOLICY, aboutKernel),
 	processCall("set_mempolicy_home_node", unix.SYS_SET_MEMPOLICY_HOME_NODE, aboutKernel),
+	processCall("seccomp", unix.SYS_SECCOMP, aboutKernel),
 	processCall("lsm_get_self_attr", unix.SYS_LSM_GET_SELF_ATTR, aboutKernel),
 	processCall("lsm_set_self_attr", unix.SYS_LSM_SET_SELF_ATTR, aboutKernel),
 	processCall("lsm_list_modules", unix.SYS_LSM_LIST_MODULES, aboutKernel),
 	processCall("migrate_pages", unix.SYS_MIGRATE_PAGES, aboutKernel),
 	processCall("move_pages", unix.SYS_MOVE_PAGES, aboutKernel),
 
-	netCall("socket", unix.SYS_SOCKET, aboutSocket),
-	netCall("socketpair", unix.SYS_SOCKETPAIR, aboutSocket),
+	netCall("socket", unix.SYS_SOCKET, aboutSocket).keyed(2),
+	netCall("socketpair", unix.SYS_SOCKETPAIR, aboutSocket).keyed(2),
 	netCall("connect", unix.SYS_CONNECT, aboutNet).fd(0).addr(1).also(unreach | tried),
 	netCall("bind", unix.SYS_BIND, aboutNet).fd(0).addr(1),
 	netCall("listen", unix.SYS_LISTEN, aboutNet).fd(0),
-	netCall("sendto", unix.SYS_SENDTO, aboutNet).fd(0).addr(4).also(unreach),
-	netCall("sendmsg", unix.SYS_SENDMSG, aboutNet).fd(0).addr(1).also(unreach | msghdr),
-	netCall("sendmmsg", unix.SYS_SENDMMSG, aboutNet).fd(0).addr(1).also(unreach | msghdr),
-	netCall("setsockopt", unix.SYS_SETSOCKOPT, aboutNet).fd(0),
-	netCall("recvmsg", unix.SYS_RECVMSG, aboutNet).fd(0),
-	netCall("recvfrom", unix.SYS_RECVFROM, aboutNet).fd(0).also(tried),
-	netCall("recvmmsg", unix.SYS_RECVMMSG, aboutNet).fd(0),
+	netCall("sendto", unix.SYS_SENDTO, aboutNet).fd(0).addr(4).also(unreach).keyed(3),
+	netCall("sendmsg", unix.SYS_SENDMSG, aboutNet).fd(0).addr(1).also(unreach | msghdr).keyed(2),
+	netCall("sendmmsg", unix.SYS_SENDMMSG, aboutNet).fd(0).addr(1).also(unreach | msghdr).keyed(3),
+	netCall("setsockopt", unix.SYS_SETSOCKOPT, aboutNet).fd(0).keyed(2),
+	netCall("recvmsg", unix.SYS_RECVMSG, aboutNet).fd(0).keyed(2),
+	netCall("recvfrom", unix.SYS_RECVFROM, aboutNet).fd(0).also(tried).keyed(3),
+	netCall("recvmmsg", unix.SYS_RECVMMSG, aboutNet).fd(0).keyed(3),
 
-	fileCall("fcntl", unix.SYS_FCNTL, aboutFcntl).fd(0),
+	fileCall("fcntl", unix.SYS_FCNTL, aboutFcntl).fd(0).keyed(2),
 	writeCall("fchmod", unix.SYS_FCHMOD, aboutMode).fd(0),
-	writeCall("fchmodat", unix.SYS_FCHMODAT, aboutMode).at(0, 1),
-	writeCall("fchmodat2", unix.SYS_FCHMODAT2, aboutMode).at(0, 1),
-	writeCall("mkdirat", unix.SYS_MKDIRAT, aboutMode).at(0, 1),
-	writeCall("mknodat", unix.SYS_MKNODAT, aboutMode).at(0, 1),
+	writeCall("fchmodat", unix.SYS_FCHMODAT, aboutMode).at(0, 1).keyed(2),
+	writeCall("fchmodat2", unix.SYS_FCHMODAT2, aboutMode).at(0, 1).keyed(2),
+	writeCall("mkdirat", unix.SYS_MKDIRAT, aboutMode).at(0, 1).keyed(2),
+	writeCall("mknodat", unix.SYS_MKNODAT, aboutMode).at(0, 1).keyed(2, 3),
 
-	writeCall("openat", unix.SYS_OPENAT, aboutPath).at(0, 1),
+	writeCall("openat", unix.SYS_OPENAT, aboutPath).at(0, 1).keyed(2, 3).setID(3),
 	writeCall("openat2", unix.SYS_OPENAT2, aboutPath).at(0, 1),
 	writeCall("truncate", unix.SYS_TRUNCATE, aboutPath).path(0),
 	writeCall("fchownat", unix.SYS_FCHOWNAT, aboutPath).at(0, 1),
@@ -215,8 +230,8 @@ var common = []call{
 	writeCall("removexattr", unix.SYS_REMOVEXATTR, aboutPath).path(0),
 	writeCall("lremovexattr", unix.SYS_LREMOVEXATTR, aboutPath).path(0),
 	writeCall("fremovexattr", unix.SYS_FREMOVEXATTR, aboutPath).fd(0),
-	nameCall("unlinkat", unix.SYS_UNLINKAT, aboutPath).at(0, 1),
-	nameCall("renameat2", unix.SYS_RENAMEAT2, aboutPath).at(2, 3).more(1),
+	nameCall("unlinkat", unix.SYS_UNLINKAT, aboutPath).at(0, 1).keyed(2),
+	nameCall("renameat2", unix.SYS_RENAMEAT2, aboutPath).at(2, 3).more(1).keyed(4),
 	writeCall("linkat", unix.SYS_LINKAT, aboutPath).at(2, 3).more(1),
 	writeCall("symlinkat", unix.SYS_SYMLINKAT, aboutPath).at(1, 2),
 
@@ -266,7 +281,11 @@ func (c call) flagged(o Options) bpf.TraceCall {
 	case aboutPath:
 		on |= tried
 		if !o.Files {
-			off |= bpf.TraceCallFlagCALL_DENIED
+			if c.spec.Mode == none {
+				off |= bpf.TraceCallFlagCALL_DENIED
+			} else {
+				on |= setid
+			}
 		}
 	case aboutLook:
 		on |= tried

@@ -27,17 +27,17 @@ var native = []call{
 	processCall("vserver", unix.SYS_VSERVER, aboutKernel),
 	processCall("_sysctl", unix.SYS__SYSCTL, aboutKernel),
 
-	writeCall("chmod", unix.SYS_CHMOD, aboutMode).path(0),
-	writeCall("mkdir", unix.SYS_MKDIR, aboutMode).path(0),
-	writeCall("mknod", unix.SYS_MKNOD, aboutMode).path(0),
+	writeCall("chmod", unix.SYS_CHMOD, aboutMode).path(0).keyed(1),
+	writeCall("mkdir", unix.SYS_MKDIR, aboutMode).path(0).keyed(1),
+	writeCall("mknod", unix.SYS_MKNOD, aboutMode).path(0).keyed(1, 2),
 
 	fileCall("stat", unix.SYS_STAT, aboutLook).path(0),
 	fileCall("lstat", unix.SYS_LSTAT, aboutLook).path(0),
 	fileCall("access", unix.SYS_ACCESS, aboutLook).path(0),
 	fileCall("readlink", unix.SYS_READLINK, aboutLook).path(0),
 
-	writeCall("open", unix.SYS_OPEN, aboutPath).path(0),
-	writeCall("creat", unix.SYS_CREAT, aboutPath).path(0),
+	writeCall("open", unix.SYS_OPEN, aboutPath).path(0).keyed(1, 2).setID(2),
+	writeCall("creat", unix.SYS_CREAT, aboutPath).path(0).keyed(1).setID(1),
 	writeCall("chown", unix.SYS_CHOWN, aboutPath).path(0),
 	writeCall("lchown", unix.SYS_LCHOWN, aboutPath).path(0),
 	writeCall("utimes", unix.SYS_UTIMES, aboutPath).path(0),

@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"syscall"
 	"testing"
 	"time"
 	"unsafe"
@@ -125,5 +127,59 @@ func TestLossesOfASlowReaderAreCountedExactly(t *testing.T) {
 	// Another class has a ring of its own.
 	if c := r.last.Denials["process"]; c.Lost != 0 || c.Produced != 1 {
 		t.Errorf("process: %+v, want its one denial kept", c)
+	}
+}
+
+// meaning is a pair of calls that one number makes into different attempts.
+type meaning struct {
+	name         string
+	flood, other [6]uintptr
+	nr           uintptr
+	is           func(seen) bool // the event of other
+}
+
+func meanings() []meaning {
+	cwd := uintptr(1<<64 + unix.AT_FDCWD)
+	return []meaning{
+		{"a socket's protocol", [6]uintptr{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP}, [6]uintptr{unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP}, unix.SYS_SOCKET,
+			func(e seen) bool { return e.Syscall == "socket" && e.Door == "net-mptcp" }},
+		{"an option", [6]uintptr{0, unix.IPPROTO_TCP, unix.TCP_ULP}, [6]uintptr{0, unix.IPPROTO_TCP, unix.TCP_FASTOPEN}, unix.SYS_SETSOCKOPT,
+			func(e seen) bool { return e.Syscall == "setsockopt" && e.Door == "net-tfo" }},
+		{"an old name", [6]uintptr{cwd, ptr("/etc/motd"), cwd, ptr("/etc/other"), 0}, [6]uintptr{cwd, ptr("/etc/hostname"), cwd, ptr("/etc/other"), 0}, unix.SYS_RENAMEAT2,
+			func(e seen) bool { return e.Syscall == "renameat2" && e.Target.Old == "/etc/hostname" }},
+	}
+}
+
+// meaningsChild makes one call of each pair over and over, and the other once in the middle.
+func meaningsChild(json.RawMessage) (any, error) {
+	if err := enter(); err != nil {
+		return nil, err
+	}
+	if err := refuse(map[uintptr]syscall.Errno{unix.SYS_SOCKET: unix.EPERM, unix.SYS_SETSOCKOPT: unix.EPERM}); err != nil {
+		return nil, err
+	}
+	for _, m := range meanings() {
+		for i := range flood {
+			_ = raw(m.nr, m.flood[:]...)
+			if i == flood/2 {
+				_ = raw(m.nr, m.other[:]...)
+			}
+		}
+	}
+	return nil, nil
+}
+
+func TestFloodHidesNoCallThatMeansSomethingElse(t *testing.T) {
+	g := newGroup(t, "")
+	r := traced(t, g, Options{Files: true}, policy, func() {
+		kerneltest.Child{Name: "meanings", Setup: g.into(t)}.Run(t)
+	})
+	if d := r.last.Denied(); d.Shed == 0 {
+		t.Errorf("nothing was shed of %+v, and this test is about what is not", d)
+	}
+	for _, m := range meanings() {
+		if !slices.ContainsFunc(r.denials(), m.is) {
+			t.Errorf("%s: the other call has no event", m.name)
+		}
 	}
 }

@@ -22,7 +22,7 @@ import (
 // children are what tests run in a process of their own.
 var children = map[string]kerneltest.Func{
 	"attempts": attemptsChild, "thread": threadChild, "race": raceChild, "flood": floodChild, "distinct": distinctChild,
-	"killed": killedChild, "unread": unreadChild, "tree": treeChild,
+	"killed": killedChild, "meanings": meaningsChild, "setid": setidChild, "unread": unreadChild, "tree": treeChild,
 }
 
 func TestMain(m *testing.M) { kerneltest.MainWithoutCgo(m, children) }

@@ -113,8 +113,11 @@ func (p *Policy) judgeExec(v *verdict, e *Event) {
 	}
 	pinned := slices.Contains(p.Exec, v.path)
 	switch {
-	case e.Errno == unix.EPERM: // an exec is refused with EACCES by all but a filter
-		v.cause = p.ifHolds(causeSeccomp)
+	case e.Errno == unix.EPERM: // an exec is refused with EACCES by all but a filter, and ours looks for this alone
+		v.cause = causeUnknown // a filter of the program's own
+		if e.NR == unix.SYS_EXECVEAT && e.Args[4]&unix.AT_EMPTY_PATH != 0 {
+			v.cause = p.ifHolds(causeSeccomp)
+		}
 	case pinned && p.missing(v.path) != "":
 		// The event names the script or the program; what is not allowed is what it starts with.
 		v.blocker = p.missing(v.path)

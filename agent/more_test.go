@@ -96,3 +96,31 @@ func refusedMore(t *testing.T, o Options, lists [][]string) []seen {
 	r.whole(t)
 	return r.denials()
 }
+
+// setidChild would make files, with a set-id bit and without.
+func setidChild(json.RawMessage) (any, error) {
+	if err := enter(); err != nil {
+		return nil, err
+	}
+	cwd := uintptr(1<<64 + unix.AT_FDCWD)
+	_ = raw(unix.SYS_OPENAT, cwd, ptr("/etc/set-uid"), unix.O_CREAT|unix.O_WRONLY, 0o4755)
+	_ = raw(unix.SYS_OPENAT, cwd, ptr("/etc"), unix.O_TMPFILE|unix.O_WRONLY, 0o2755)
+	_ = raw(unix.SYS_OPENAT, cwd, ptr("/etc/plain"), unix.O_CREAT|unix.O_WRONLY, 0o755)
+	_ = raw(unix.SYS_OPENAT, cwd, ptr("/etc/shadow"), unix.O_RDONLY, 0o4755) // nobody's mode
+	return nil, nil
+}
+
+func TestFilesWithASetIDBitAreReportedWhetherOrNotPathsAre(t *testing.T) {
+	g := newGroup(t, "")
+	r := traced(t, g, Options{}, policy, func() {
+		kerneltest.Child{Name: "setid", Setup: g.into(t)}.Run(t)
+	})
+	r.whole(t)
+	var got []string
+	for _, e := range r.denials() {
+		got = append(got, e.Door+" "+e.Target.Asked)
+	}
+	if want := []string{"file-suid /etc/set-uid", "file-suid /etc"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

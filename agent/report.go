@@ -161,7 +161,8 @@ func target(v *verdict, e *Event) *event.Target {
 // x32Bit marks the numbers of an ABI that shares its architecture with the native one.
 const x32Bit = 1 << 30
 
-// killed is a process that a filter ended, by its SIGSYS.
+// killed is a process that a filter ended, by its SIGSYS. The session's filters end a process for a call of another
+// architecture's and for nothing else (launcher/filter): where it was one of this, the program had a filter of its own.
 func killed(ev *event.Event, e *Event) {
 	ev.Type, ev.Cause, ev.CauseSource = event.SyscallDenied, causeSeccomp, "kernel"
 	c, known := calls[e.NR]
@@ -170,10 +171,13 @@ func killed(ev *event.Event, e *Event) {
 		ev.Door, ev.Syscall = "exec-abi", fmt.Sprintf("x32 call %d", e.NR&^x32Bit)
 	case e.Arch != auditArch:
 		ev.Door, ev.Syscall = "exec-abi", fmt.Sprintf("call %d of architecture 0x%x", e.NR, e.Arch)
-	case known:
-		ev.Door, ev.Syscall = "kernel", c.name
 	default:
-		ev.Door, ev.Syscall = "kernel", fmt.Sprintf("call %d", e.NR)
+		ev.Syscall, ev.Cause = fmt.Sprintf("call %d", e.NR), causeUnknown
+		if known {
+			ev.Syscall = c.name
+		}
+		ev.Detail = "ended by a seccomp filter of its own, not by the session's"
+		return
 	}
 	ev.Detail = "ended by its seccomp filter"
 }

@@ -132,6 +132,7 @@ enum call_flag {
 	CALL_TRIED = 1 << 9,   /* ENOENT, EROFS and ECONNREFUSED, and what CALL_DENIED has unless that is set too */
 	CALL_SENT = 1 << 10,   /* success sent a signal */
 	CALL_ARGV = 1 << 11,   /* more is a list of strings, not one */
+	CALL_SETID = 1 << 12,  /* CALL_DENIED only where it would make a file with a set-id bit */
 };
 
 /* Indexes into the arguments, or -1. */
@@ -143,7 +144,8 @@ struct call {
 	__s8 fd;    /* a descriptor whose file says what was refused */
 	__s8 addr;  /* a socket address, its length in the next argument */
 	__s8 more;  /* what TEXT_MORE is read from */
-	__u8 pad[2];
+	__s8 mode;  /* of a new file; the flags that make one are before it, where it is not 1 */
+	__u8 keyed; /* a bit for each that tells two denials apart whose texts are the same */
 };
 
 /* Produced = read by user space + lost + shed. */

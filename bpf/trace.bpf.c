@@ -29,6 +29,8 @@ char _license[] SEC("license") = "GPL";
 #define MAX_ERRNO 4095
 #define AT_FDCWD -100
 #define PROT_EXEC 4
+#define SETID_BITS 06000
+#define NEW_FILE (0100 | 020000000) /* O_CREAT, and O_TMPFILE without its O_DIRECTORY */
 #define VM_EXEC 4
 #define S_IFMT 0170000
 #define S_IFSOCK 0140000
@@ -278,6 +280,34 @@ static __always_inline __u64 third_arg(struct pt_regs *regs)
 #endif
 }
 
+static __always_inline __u64 second_arg(struct pt_regs *regs)
+{
+#if defined(__TARGET_ARCH_x86)
+	return regs->si;
+#else
+	return regs->regs[1];
+#endif
+}
+
+static __always_inline __u64 fourth_arg(struct pt_regs *regs)
+{
+#if defined(__TARGET_ARCH_x86)
+	return regs->r10;
+#else
+	return regs->regs[3];
+#endif
+}
+
+/* Whether a call that opens files would make one with a set-id bit. Without O_CREAT or O_TMPFILE the mode is nobody's. */
+static __always_inline bool makes_setid(struct pt_regs *regs, int mode)
+{
+	switch (mode) {
+	case 1: return second_arg(regs) & SETID_BITS;
+	case 2: return second_arg(regs) & NEW_FILE && third_arg(regs) & SETID_BITS;
+	}
+	return third_arg(regs) & NEW_FILE && fourth_arg(regs) & SETID_BITS;
+}
+
 /* A call by the numbers of the 32-bit ABI, which mean something else. The domain's filter kills those. */
 static __always_inline bool foreign_abi(void)
 {
@@ -438,7 +468,7 @@ static long list_step(__u32 i, void *ctx)
 
 /*
  * What else a denial's arguments say. Another thread may have rewritten it since the kernel looked, and a refused exec
- * has left the program's memory as it was. It comes behind the other texts, when the key has been made of those.
+ * has left the program's memory as it was.
  */
 static __noinline int add_more(__u64 from, bool list)
 {
@@ -469,7 +499,7 @@ static __always_inline __u64 mix(__u64 h, __u64 word)
  * What makes two denials one to a reader. The seed is secret: whoever could make two keys meet could hide the first
  * denial of one behind a flood of the other. 0 is no key: a text too long to be read here, never shed.
  */
-static __always_inline __u64 denial_key(struct scratch *s)
+static __always_inline __u64 denial_key(struct scratch *s, __u8 keyed)
 {
 	struct event *ev = &s->ev;
 	__u32 len = text_end(&ev->head);
@@ -490,10 +520,12 @@ static __always_inline __u64 denial_key(struct scratch *s)
 	h = mix(h, ((__u64 *)ev->head.who.comm)[1]);
 	h = mix(h, ev->head.flags);
 	h = mix(h, (__u64)ev->head.text_len[TEXT_EXE] << 32 | ev->head.text_len[TEXT_ASKED]);
-	if (!ev->head.text_len[TEXT_ASKED]) {
-		h = mix(h, ev->args[0]);
-		h = mix(h, ev->args[1]);
-	}
+	h = mix(h, (__u64)ev->head.text_len[TEXT_BASE] << 32 | ev->head.text_len[TEXT_MORE]);
+	h = mix(h, (__u64)ev->sock_family << 32 | (__u64)ev->sock_type << 16 | ev->sock_protocol);
+	if (!ev->head.text_len[TEXT_ASKED])
+		keyed |= 1 << 0 | 1 << 1;
+	for (int i = 0; i < 6; i++) /* without a branch, of which the verifier would walk both sides each time */
+		h = mix(h, ev->args[i] & -(__u64)(keyed >> i & 1));
 	return h ?: 1;
 }
 
@@ -619,6 +651,7 @@ int sys_exit(__u64 *ctx)
 	struct scratch *s;
 	__u64 wide, key;
 	__u32 nr, wanted;
+	bool more;
 	int slot;
 
 	switch (ret) {
@@ -656,6 +689,8 @@ int sys_exit(__u64 *ctx)
 		return 0;
 	call = &calls[nr];
 	wanted &= call->flags;
+	if (call->flags & CALL_SETID && !makes_setid(regs, call->mode))
+		wanted &= ~CALL_DENIED;
 	if (!wanted || (call->flags & CALL_PROT && !(third_arg(regs) & PROT_EXEC)))
 		return 0;
 	if (wanted & CALL_MAPS)
@@ -678,14 +713,18 @@ int sys_exit(__u64 *ctx)
 		s->ev.head.flags |= FLAG_LSM;
 	add_exe(SCRATCH_EXIT);
 	add_target(s, SCRATCH_EXIT, call);
-	key = denial_key(s);
+	more = call->more >= 0 && s->ev.head.kind == KIND_DENIAL;
+	/* Another old name is another denial; other arguments of a refused exec are not. */
+	if (more && !(call->flags & CALL_ARGV))
+		add_more(arg(&s->ev, call->more), false);
+	key = denial_key(s, call->keyed);
 	if (s->ev.head.kind == KIND_TRIED) {
 		emit_tried(s, key);
-	} else {
-		if (call->more >= 0)
-			add_more(arg(&s->ev, call->more), call->flags & CALL_ARGV);
-		emit_denial(s, key, call->class);
+		return 0;
 	}
+	if (more && call->flags & CALL_ARGV)
+		add_more(arg(&s->ev, call->more), true);
+	emit_denial(s, key, call->class);
 	return 0;
 }
 
@@ -709,6 +748,6 @@ int signal_generate(__u64 *ctx)
 	s->ev.nr = BPF_CORE_READ(info, _sifields._sigsys._syscall);
 	s->ev.arch = BPF_CORE_READ(info, _sifields._sigsys._arch);
 	add_exe(SCRATCH_SIGNAL);
-	emit_denial(s, denial_key(s), CLASS_PROCESS);
+	emit_denial(s, denial_key(s, 0), CLASS_PROCESS);
 	return 0;
 }

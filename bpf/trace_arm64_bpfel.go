@@ -22,7 +22,8 @@ type TraceCall struct {
 	Fd    int8
 	Addr  int8
 	More  int8
-	Pad   [2]uint8
+	Mode  int8
+	Keyed uint8
 }
 
 type TraceCallFlag uint32
@@ -40,6 +41,7 @@ const (
 	TraceCallFlagCALL_TRIED   TraceCallFlag = 512
 	TraceCallFlagCALL_SENT    TraceCallFlag = 1024
 	TraceCallFlagCALL_ARGV    TraceCallFlag = 2048
+	TraceCallFlagCALL_SETID   TraceCallFlag = 4096
 )
 
 type TraceClass uint32

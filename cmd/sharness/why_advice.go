@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
+	"io/fs"
 	"net"
+	"os"
 	"path"
 	"slices"
 	"strings"
@@ -47,6 +50,9 @@ func adviseOn(e *event.Event, workspace string) []advice {
 	inside := workspace != "" && pin.Below(name, workspace)
 	switch e.Door {
 	case "exec-direct":
+		if e.Cause == "unknown" {
+			return []advice{{wise: "nothing in the manifest changes it: no layer of the session refused it. The program may have a filter of its own"}}
+		}
 		return adviseExec(name)
 	case "exec-ldso", "exec-inject":
 		if inside || name == "" || writableScratch(name) {
@@ -84,7 +90,11 @@ func adviseExec(name string) []advice {
 		"yes: the agent then gets the bash-server's client there, and each call runs in a sandbox of its own"}
 	pinned := advice{"exec: [{path: " + yamlText(name) + ", sha256: …, role: program}]", allow("--exec", name),
 		"only if the agent itself must start it: it runs with the agent's reach, beside the bash-server"}
-	if slices.Contains(shells, path.Base(name)) {
+	// The name is whatever the program passed: it need not be one that anybody has a use for.
+	if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+		route.wise = "no: this host has no such file"
+		pinned.wise = route.wise
+	} else if slices.Contains(shells, path.Base(name)) {
 		pinned.wise = "no: what runs in a shell of the agent's own no longer goes through the bash-server"
 	}
 	return []advice{route, pinned}

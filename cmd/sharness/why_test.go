@@ -60,6 +60,20 @@ func TestAdviceGoesByTheTarget(t *testing.T) {
 	}
 }
 
+// What a program has a filter of its own refuse, or asks for by a name that means nothing, is no reason to allow anything.
+func TestWhyAdvisesNothingThatAProgramMadeUp(t *testing.T) {
+	e := &event.Event{Type: event.ExecDenied, Door: "exec-direct", Errno: "EPERM", Cause: "unknown", Target: &event.Target{Resolved: "/usr/bin/python3"}}
+	if a := adviseOn(e, "/work"); len(a) != 1 || a[0].line != "" {
+		t.Errorf("got %+v, want no line of the manifest", a)
+	}
+	e.Errno, e.Cause, e.Target.Resolved = "EACCES", "view", "/usr/bin/there-is-none"
+	for _, a := range adviseOn(e, "/work") {
+		if !strings.HasPrefix(a.wise, "no: this host has no such file") {
+			t.Errorf("%s: wise? %s", a.line, a.wise)
+		}
+	}
+}
+
 func TestWhyShowsNothingThatATerminalObeys(t *testing.T) {
 	const bad = "x\x1b[2J\n\u202e"
 	e := &event.Event{Schema: 1, Time: time.Unix(1, 0), Seq: 7, Type: event.ExecDenied, Door: "exec-direct", Cause: bad, CauseSource: bad, Syscall: bad,
