@@ -82,6 +82,10 @@ func Run(o Options) (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	// What dies with its parent dies with the thread that started it, and those of a session come and go: the report is read to
+	// the end, and the probes are started, on one that stays.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	reporter, err := p.startReport()
 	if err != nil {
 		return 0, err
@@ -142,11 +146,8 @@ func (p *proof) decide() error {
 	return nil
 }
 
-// attack plants, makes every run, and takes everything away. What dies with its parent dies with the thread that started
-// it, and those of a session come and go.
+// attack plants, makes every run, and takes everything away. The thread is locked.
 func (p *proof) attack() (err error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	if err := p.frames.Send(report.KindHeader, p.header()); err != nil {
 		return err
 	}
