@@ -27,7 +27,11 @@ func (r *Report) markdown(w io.Writer) error {
 				cell(run.Name), len(run.Attempts), c.open, c.closed, c.absent, c.impossible, c.broke, c.seen, c.wanted, run.Duration)
 		}
 	}
-	result := "every door closed, every denial with an errno told, nothing arrived at the bait, nothing left behind"
+	but := ""
+	if n := len(r.permitted()); n > 0 {
+		but = fmt.Sprintf(", but for %d attempts that may get through (below, with the reason)", n)
+	}
+	result := "every door closed" + but + ", every denial with an errno told, nothing arrived at the bait, nothing left behind"
 	if !r.Closed {
 		result = fmt.Sprintf("**not proven**: %d problems, below", len(r.Problems))
 	}
@@ -40,6 +44,7 @@ func (r *Report) markdown(w io.Writer) error {
 		p("\n")
 	}
 	r.doorTable(p)
+	r.permittedTable(p)
 	r.missionTable(p)
 	r.matrixTables(p)
 	r.layerTable(p)
@@ -130,6 +135,28 @@ func (r *Report) doorTable(p printer) {
 		}
 		s := summarize(all, d, nil)
 		p("| [%s](../side-doors/%s.md) | %s |%s %s | %s | %s |\n", d.ID, d.ID, positive, verdicts, s.errnos(), s.layers(), s.events())
+	}
+	p("\n")
+}
+
+// permittedTable says which attempts got through that may, and why, each once.
+func (r *Report) permittedTable(p printer) {
+	var why []string
+	ids := map[string][]string{}
+	for _, a := range r.permitted() {
+		if ids[a.Allowed] == nil {
+			why = append(why, a.Allowed)
+		}
+		if !slices.Contains(ids[a.Allowed], a.ID) {
+			ids[a.Allowed] = append(ids[a.Allowed], a.ID)
+		}
+	}
+	if len(why) == 0 {
+		return
+	}
+	p("## Attempts that may get through\n\n| attempts | why |\n|---|---|\n")
+	for _, w := range why {
+		p("| %s | %s |\n", cell(strings.Join(ids[w], ", ")), cell(w))
 	}
 	p("\n")
 }

@@ -88,7 +88,7 @@ func (m *matching) judgeControl(a *Attempt) {
 	case c.Verdict == probe.Open:
 	case a.Control == probe.NoServer:
 		a.ControlNote = "impossible without a session: there is no bash-server"
-	case a.Control == probe.Refused:
+	case a.Control == probe.Refused && c.Verdict != probe.Impossible:
 		a.ControlNote = "impossible for an ordinary user: the kernel refuses it to all but root (" + c.Detail + ")"
 	default:
 		a.ControlNote = "impossible on this host: " + c.Detail

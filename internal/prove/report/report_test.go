@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,7 @@ type stream struct {
 	end     End
 	left    []string
 	raw     string // what else the domain wrote
+	page    io.Writer
 }
 
 func (s stream) write() (ok bool, table string, rep Report) {
@@ -72,7 +74,7 @@ func (s stream) write() (ok bool, table string, rep Report) {
 	fmt.Fprint(f.Copy(KindResults), s.raw)
 	send(KindEnd, s.end)
 	send(KindLeft, s.left)
-	ok, err := Write(&in, Options{Table: &out, JSON: &js})
+	ok, err := Write(&in, Options{Table: &out, JSON: &js, Markdown: s.page})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -150,6 +152,26 @@ func TestControlIsPositiveOrSaysWhyItCannotBe(t *testing.T) {
 		a := rep.Runs[1].Attempts[i]
 		if (want == "") != (a.ControlVerdict == probe.Open) || !strings.HasPrefix(a.ControlNote, want) || (want == "") != (a.ControlNote == "") {
 			t.Errorf("%s: control %q %q, want %q", a.ID, a.ControlVerdict, a.ControlNote, want)
+		}
+	}
+}
+
+// A page that says "closed" of what is open by somebody's word has to say that too.
+func TestPageNamesWhatMayGetThroughAndWhy(t *testing.T) {
+	for _, open := range []bool{false, true} {
+		s := good(t)
+		if open {
+			s.session[0].Door, s.session[0].Verdict, s.session[0].Errno = "exec-applet", probe.Open, ""
+		}
+		var page strings.Builder
+		s.page = &page
+		if ok, _, rep := s.write(); !ok {
+			t.Fatal(rep.Problems)
+		}
+		for _, want := range []string{"closed, but for 1 attempts that may get through", "| sig/a | by design |"} {
+			if strings.Contains(page.String(), want) != open {
+				t.Errorf("open %v: %q in the page: %v\n%s", open, want, !open, page.String())
+			}
 		}
 	}
 }

@@ -124,17 +124,21 @@ func (r *Report) summary(w io.Writer) {
 		fmt.Fprintf(w, "NOT PROVEN: %d of the above is not as it has to be.\n", len(r.Problems))
 		return
 	}
-	permitted := 0
+	but := ""
+	if n := len(r.permitted()); n > 0 {
+		but = fmt.Sprintf(", but for %d attempts that may get through (above, with the reason)", n)
+	}
+	fmt.Fprintf(w, "PROVEN: every door is closed%s, every denial with an errno was told, nothing arrived outside, nothing was left behind.\n", but)
+}
+
+// permitted are the attempts of all runs that may get through, and do.
+func (r *Report) permitted() (out []Attempt) {
 	for _, run := range r.attacked() {
 		for _, a := range run.Attempts {
 			if a.permitted() {
-				permitted++
+				out = append(out, a)
 			}
 		}
 	}
-	but := ""
-	if permitted > 0 {
-		but = fmt.Sprintf(", but for %d attempts that may get through (above, with the reason)", permitted)
-	}
-	fmt.Fprintf(w, "PROVEN: every door is closed%s, every denial with an errno was told, nothing arrived outside, nothing was left behind.\n", but)
+	return out
 }
