@@ -40,9 +40,10 @@ var Rooms = []Room{
 		// What it hands to the bash-server. The supervisor must not contain the face itself.
 		Borrows: map[string][]string{"bashserver": {"Config", "Env", "Secret", "MinSecret"}}},
 	{Path: "launcher/filter", Ours: []string{"manifest"}, C: true},
-	{Path: "launcher/host"},
+	{Path: "launcher/mountinfo"},
+	{Path: "launcher/host", Ours: []string{"launcher/mountinfo"}},
 	{Path: "launcher/resolve", Ours: []string{"manifest", "launcher/host", "internal/sidedoor"}, Pure: true},
-	{Path: "launcher/pin", Ours: []string{"manifest"}},
+	{Path: "launcher/pin", Ours: []string{"manifest", "launcher/mountinfo"}},
 	{Path: "launcher/protect", Ours: []string{"manifest", "event"}},
 	{Path: "launcher/relay", Ours: []string{"manifest", "event", "internal/confine"}},
 	{Path: "launcher/tty"},

@@ -5,9 +5,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sharness/sharness/launcher/mountinfo"
 )
 
 // CgroupMode is how the hierarchies are mounted.
@@ -39,7 +42,7 @@ type Controller struct {
 
 var wantedControllers = []string{"cpu", "memory", "pids"}
 
-func readCgroup(mounts []mount) (Cgroup, error) {
+func readCgroup(mounts []mountinfo.Mount) (Cgroup, error) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if errors.Is(err, fs.ErrNotExist) {
 		return Cgroup{Mode: CgroupNone, Controllers: map[string]Controller{}}, nil
@@ -52,7 +55,7 @@ func readCgroup(mounts []mount) (Cgroup, error) {
 }
 
 // layout decides from what was read; controllers returns the unified hierarchy's list.
-func layout(mounts []mount, own string, controllers func(root string) string, writable func(dir string) bool) Cgroup {
+func layout(mounts []mountinfo.Mount, own string, controllers func(root string) string, writable func(dir string) bool) Cgroup {
 	paths := map[string]string{} // controller, or "" for the unified hierarchy, to our path
 	for line := range strings.Lines(own) {
 		parts := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
@@ -66,23 +69,23 @@ func layout(mounts []mount, own string, controllers func(root string) string, wr
 	c := Cgroup{Mode: CgroupNone, Controllers: map[string]Controller{}}
 	v1 := false
 	for _, m := range mounts {
-		switch m.fstype {
+		switch m.FSType {
 		case "cgroup2":
 			if c.Unified != "" {
 				continue
 			}
-			c.Unified, c.Own = m.point, paths[""]
-			list := strings.Fields(controllers(m.point))
+			c.Unified, c.Own = m.Point, paths[""]
+			list := strings.Fields(controllers(m.Point))
 			for _, name := range wantedControllers {
-				if has(list, name) {
-					c.Controllers[name] = Controller{Version: 2, Mount: m.point, Own: c.Own, Writable: writable(m.point)}
+				if slices.Contains(list, name) {
+					c.Controllers[name] = Controller{Version: 2, Mount: m.Point, Own: c.Own, Writable: writable(m.Point)}
 				}
 			}
 		case "cgroup":
 			v1 = true
 			for _, name := range wantedControllers {
-				if has(m.super, name) {
-					c.Controllers[name] = Controller{Version: 1, Mount: m.point, Own: paths[name], Writable: writable(m.point)}
+				if slices.Contains(m.SuperOption, name) {
+					c.Controllers[name] = Controller{Version: 1, Mount: m.Point, Own: paths[name], Writable: writable(m.Point)}
 				}
 			}
 		}

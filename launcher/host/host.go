@@ -9,6 +9,8 @@ package host
 import (
 	"fmt"
 	"runtime"
+
+	"github.com/sharness/sharness/launcher/mountinfo"
 )
 
 // State is the outcome of one attempt.
@@ -86,7 +88,7 @@ func Probe(o Options) (*Features, error) {
 	f.Namespaces = probeNamespaces()
 	f.MemfdNoexec = probeMemfdNoexec(root)
 	f.probeCalls()
-	mounts, err := readMounts("/proc/self/mountinfo")
+	mounts, err := mountinfo.Read()
 	if err != nil {
 		return nil, fmt.Errorf("probe: %w", err)
 	}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sharness/sharness/launcher/mountinfo"
 )
 
 // Idmap is whether the filesystem that Path lies on can be mounted with other ids.
@@ -18,7 +20,7 @@ type Idmap struct {
 const probeID = 1900000000
 
 // probeMounts clones each path's mount, gives the clone an idmap and drops it: nothing is attached anywhere.
-func (f *Features) probeMounts(paths []string, mounts []mount, privileged bool) {
+func (f *Features) probeMounts(paths []string, mounts []mountinfo.Mount, privileged bool) {
 	f.OpenTree = outcome(withClone("/", func(int) error { return nil }), privileged)
 	f.MountNoSymfollow = outcome(withClone("/", func(fd int) error {
 		return unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH, &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSYMFOLLOW})
@@ -29,8 +31,8 @@ func (f *Features) probeMounts(paths []string, mounts []mount, privileged bool) 
 		if err != nil {
 			real = filepath.Clean(p)
 		}
-		m, _ := mountOf(mounts, real)
-		f.Idmap = append(f.Idmap, Idmap{Path: p, Fstype: m.fstype, Trial: outcome(tryIdmap(p), privileged)})
+		m, _ := mountinfo.Of(mounts, real)
+		f.Idmap = append(f.Idmap, Idmap{Path: p, Fstype: m.FSType, Trial: outcome(tryIdmap(p), privileged)})
 	}
 }
 

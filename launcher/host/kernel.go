@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sharness/sharness/launcher/mountinfo"
 )
 
 // readKernel fills what the kernel says about itself and about this process.
@@ -39,12 +41,12 @@ func (f *Features) readKernel() error {
 }
 
 // readTracing fills what the event agent needs.
-func (f *Features) readTracing(mounts []mount) {
+func (f *Features) readTracing(mounts []mountinfo.Mount) {
 	_, err := os.Stat("/sys/kernel/btf/vmlinux")
 	f.BTF = fileOutcome(err)
 	f.Tracefs = Trial{State: No, Cause: "not mounted"}
 	for _, m := range mounts {
-		if m.fstype == "tracefs" {
+		if m.FSType == "tracefs" {
 			f.Tracefs = yes
 		}
 	}

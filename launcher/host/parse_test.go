@@ -3,6 +3,8 @@ package host
 import (
 	"slices"
 	"testing"
+
+	"github.com/sharness/sharness/launcher/mountinfo"
 )
 
 func TestLayoutNamesTheHierarchies(t *testing.T) {
@@ -24,7 +26,7 @@ func TestLayoutNamesTheHierarchies(t *testing.T) {
 		"no pids controller": {v2, "0::/\n", "cpu", CgroupUnified, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			mounts, err := parseMounts(c.mounts)
+			mounts, err := mountinfo.Parse(c.mounts)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -36,28 +38,6 @@ func TestLayoutNamesTheHierarchies(t *testing.T) {
 				t.Errorf("pids: got %+v, want version %d path %q", p, c.version, c.path)
 			}
 		})
-	}
-}
-
-func TestParseMountsUndoesEscapes(t *testing.T) {
-	mounts, err := parseMounts(`28 27 0:25 / /mnt/a\040b\134c ro shared:1 master:2 - tmpfs none ro` + "\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := `/mnt/a b\c`; mounts[0].point != want {
-		t.Errorf("got %q, want %q", mounts[0].point, want)
-	}
-	if _, err := parseMounts("28 27 0:25 /\n"); err == nil {
-		t.Error("a short line was accepted")
-	}
-}
-
-func TestMountOfPrefersTheLatestAndDeepest(t *testing.T) {
-	mounts := []mount{{point: "/", fstype: "ext4"}, {point: "/dev/shm", fstype: "tmpfs"}, {point: "/dev/shm", fstype: "ramfs"}}
-	for path, want := range map[string]string{"/": "ext4", "/dev/shm/x": "ramfs", "/dev/shmx": "ext4"} {
-		if m, ok := mountOf(mounts, path); !ok || m.fstype != want {
-			t.Errorf("%s: got %q, want %q", path, m.fstype, want)
-		}
 	}
 }
 

@@ -69,13 +69,23 @@ func eachPlace(path string, trees []string, check func(here string, info fs.File
 	if err != nil {
 		return err
 	}
+	places, err := newPlaces(trees)
+	if err != nil {
+		return err
+	}
 	for _, hop := range hops {
+		asked := map[uint64]bool{}
 		for here := hop; ; here = filepath.Dir(here) {
+			if tree, err := places.inTree(here, asked); err != nil {
+				return err
+			} else if tree != "" {
+				return fmt.Errorf("%s: lies in %s by another name (a mount shows it here), where the session can write", path, tree)
+			}
 			info, err := os.Lstat(here)
 			if err != nil {
 				return err
 			}
-			// By inode, so that a bind mount of the tree is the tree.
+			// By inode, so that another name of the tree is the tree.
 			for tree, root := range roots {
 				if os.SameFile(info, root) {
 					return fmt.Errorf("%s: lies in %s, where the session can write", path, tree)
