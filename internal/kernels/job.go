@@ -44,13 +44,13 @@ var jobs = []job{
 	{Name: "launcher", Dir: "launcher", Test: true, Cgo: true, Skip: "^(TestEachLayerAlone.*|TestTCPBuffersAreBounded)$"},
 	{Name: "internal-sessiontest", Dir: "internal/sessiontest", Test: true,
 		Run: "^(TestNothingOfASessionLives.*|TestLimitsOf.*|TestDaemonOf.*|TestClientThatGoes.*|TestSetgidFolder.*|" +
-			"TestFilesMove.*|TestWorkspaceIsOpened.*|TestEverythingASessionLeaves.*)$",
+			"TestFilesMove.*|TestWorkspaceIsOpened.*|TestEverythingASessionLeaves.*|TestDevServer.*|TestOrchestratorDoesNotReach.*|TestJobsAndCommandsEnd.*)$",
 		All: "^Test",
 		Skip: "^(TestToolsOf.*|TestFloodOf.*|TestFiftyCommands.*|TestServerHolds.*)$|" +
 			"^TestLimitsOfACommandHoldAndAreReported$/^(disk|output_and_error)$"},
 	{Name: "cmd-sharness", Dir: "cmd/sharness", Test: true, Cgo: true,
-		Run: "^TestSideDoor$/^dynamic$|^(TestSideDoorOnATerminal|TestDoctor.*)$",
-		All: "^(TestSideDoor.*|TestMemfdInTheManifest.*|TestDoctor.*)$"},
+		Run: "^TestSideDoor$/^dynamic$|^TestLearn$/^learn_(shell|late)$|^(TestSideDoorOnATerminal|TestMemfdInTheManifest.*|TestDoctor.*)$",
+		All: "^(TestSideDoor.*|TestMemfdInTheManifest.*|TestDoctor.*|TestLearn)$"},
 
 	{Name: "launcher-protect", Dir: "launcher/protect", Test: true, ByHand: true, Run: "^(TestSideDoor.*|TestReplacing.*)$"},
 	{Name: "event-sink", Dir: "event/sink", Test: true, ByHand: true},

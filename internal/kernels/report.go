@@ -226,9 +226,9 @@ type timing struct {
 // timings prints them, one JSON object a line.
 func timings(w io.Writer, reports []*report) error {
 	for _, r := range reports {
-		t := timing{r.kernel.name, r.release, r.took.Seconds(), r.cpu.Seconds(), map[string]float64{}}
+		t := timing{r.kernel.name, r.release, tenths(r.took), tenths(r.cpu), map[string]float64{}}
 		for _, o := range r.jobs {
-			t.Jobs[o.name] = o.took.Seconds()
+			t.Jobs[o.name] = tenths(o.took)
 		}
 		line, err := json.Marshal(t)
 		if err != nil {
@@ -261,3 +261,5 @@ func summary(w io.Writer, reports []*report) error {
 	}
 	return nil
 }
+
+func tenths(d time.Duration) float64 { return d.Round(100 * time.Millisecond).Seconds() }
