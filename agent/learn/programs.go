@@ -14,11 +14,12 @@ var routable = []string{
 	"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "tcsh", "csh", "pwsh", "nu", "xonsh",
 	"python", "pypy", "perl", "ruby", "irb", "node", "nodejs", "deno", "bun", "php", "lua", "luajit", "tclsh", "guile", "expect", "java", "jshell", "Rscript",
 	"git", "gh", "rg", "ssh", "make", "gmake", "npm", "npx", "yarn", "pnpm", "pip", "uv", "uvx", "cargo", "go",
-	"docker", "podman", "bwrap", "tmux", "screen", "gdb", "strace",
+	"docker", "podman", "bwrap", "tmux", "screen", "gdb", "strace", "script", "nsenter", "unshare", "systemd-run",
+	"vi", "vim", "vim.basic", "vim.nox", "vim.tiny", "vim.gtk3", "nvim", "emacs",
 }
 
-// versioned strips what distributions put behind a name: python3.11, perl5.36.0, ruby3.1, lua5.4, gcc-12.
-var versioned = regexp.MustCompile(`[-.0-9]+$`)
+// versioned strips what distributions put behind a name: python3.11, perl5.36.0, perl5.36-x86_64-linux-gnu, ruby3.1, lua5.4.
+var versioned = regexp.MustCompile(`[-.]?[0-9][-.0-9]*(-[a-z0-9_]+-linux-[a-z0-9]+)?$|[-.]+$`)
 
 // Routable says whether a program of that name is one whose work belongs into a sandbox.
 func Routable(name string) bool {

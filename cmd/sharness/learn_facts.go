@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/sharness/sharness/agent/learn"
 	"github.com/sharness/sharness/launcher/pin"
 )
@@ -47,7 +49,7 @@ func (l *learning) facts(seen *learn.Observation) map[learn.Key]learn.Fact {
 func (l *learning) fact(i *learn.Image) learn.Fact {
 	fact := learn.Fact{Path: i.Path, Leads: map[string]string{}}
 	for _, name := range i.Asked {
-		if real, err := filepath.EvalSymlinks(name); err == nil && filepath.IsAbs(name) {
+		if real, err := realOutside(name); err == nil {
 			fact.Leads[name] = real
 		}
 	}
@@ -55,7 +57,7 @@ func (l *learning) fact(i *learn.Image) learn.Fact {
 		return fact // the file that ran is the client
 	}
 	if i.Script != "" {
-		real, err := filepath.EvalSymlinks(i.Path)
+		real, err := realOutside(i.Path)
 		if err != nil {
 			fact.Unknown = cause(err)
 			return fact
@@ -156,4 +158,47 @@ func cause(err error) string {
 		return path.Err.Error()
 	}
 	return err.Error()
+}
+
+// realOutside follows the links of a name that a program passed. One that leads through /proc, /dev or /sys would mean what
+// this process has of its own: its folder, its descriptors.
+func realOutside(name string) (string, error) {
+	if !filepath.IsAbs(name) {
+		return "", fmt.Errorf("resolve %s: it begins at a folder that is not known", name)
+	}
+	real, rest := "/", name
+	for links := 0; rest != ""; {
+		var part string
+		part, rest, _ = strings.Cut(strings.TrimLeft(rest, "/"), "/")
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			real = filepath.Dir(real)
+			continue
+		}
+		here := filepath.Join(real, part)
+		if slices.Contains([]string{"/proc", "/dev", "/sys"}, here) {
+			return "", fmt.Errorf("resolve %s: it leads through %s, where a name means something else for each process", name, here)
+		}
+		target, err := os.Readlink(here)
+		switch {
+		case errors.Is(err, unix.EINVAL): // no link
+			real = here
+			continue
+		case err != nil:
+			return "", err
+		}
+		if links++; links > 40 { // as the kernel
+			return "", &fs.PathError{Op: "resolve", Path: name, Err: unix.ELOOP}
+		}
+		if filepath.IsAbs(target) {
+			real = "/"
+		}
+		rest = target + "/" + rest
+	}
+	if _, err := os.Lstat(real); err != nil {
+		return "", err
+	}
+	return real, nil
 }

@@ -296,3 +296,33 @@ func childNamed(t *testing.T, parent int, name string) int {
 	t.Fatalf("%d has no child %s", parent, name)
 	return 0
 }
+
+// The folder and the descriptors of this process are none that the program had.
+func TestNamesOfARunAreNotFollowedThroughThisProcess(t *testing.T) {
+	dir := t.TempDir()
+	real, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, target := range map[string]string{"here": "/proc/self/cwd", "hop": "here", "file": "sub/../tool", "loop": "loop"} {
+		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"sub/x", "tool"} {
+		if err := os.MkdirAll(filepath.Join(dir, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"//proc/self/cwd/learn_test.go", "/usr/../proc/self/fd/0", "/dev/stdin", dir + "/here/learn_test.go", dir + "/hop/learn_test.go", dir + "/loop",
+		dir + "/gone", "learn_test.go"} {
+		if got, err := realOutside(name); err == nil {
+			t.Errorf("%s: got %s, want an error", name, got)
+		}
+	}
+	for name, want := range map[string]string{dir + "/file": real + "/tool", dir + "//./sub/x/..": real + "/sub", "/": "/"} {
+		if got, err := realOutside(name); err != nil || got != want {
+			t.Errorf("%s: got %s, %v, want %s", name, got, err, want)
+		}
+	}
+}

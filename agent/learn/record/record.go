@@ -249,6 +249,9 @@ func (r *Recorder) image(e *agent.Event, text agent.Text, name, script, beneath 
 	return i
 }
 
+// relative are folders in which a name means something else for each process that looks.
+var relative = []string{"/proc", "/dev", "/sys"}
+
 // strange says why a file has no name by which it could be pinned.
 func strange(text agent.Text, script bool, file *agent.Image) string {
 	switch {
@@ -264,8 +267,8 @@ func strange(text agent.Text, script bool, file *agent.Image) string {
 		return "has a name that is not plain text"
 	case script && !path.IsAbs(text.Text):
 		return "is a script that was named relative to a folder which is not known"
-	case script && (strings.HasPrefix(text.Text, "/dev/fd/") || strings.HasPrefix(text.Text, "/proc/")):
-		return "is a script that was executed by descriptor"
+	case script && writable(path.Clean(text.Text), relative) != "":
+		return "is a script that was named by what each process has of its own (a descriptor, its folder)"
 	case !script && file == nil:
 		return "is a file that the kernel side could not look at"
 	}
@@ -317,7 +320,7 @@ func add(names []string, name string) []string {
 // folders of their own.
 func stable(name string, dirs []string) string {
 	for _, dir := range []string{"/proc", "/dev/fd"} {
-		if strings.HasPrefix(name, dir+"/") {
+		if strings.HasPrefix(path.Clean(name), dir+"/") {
 			return dir + "/*"
 		}
 	}

@@ -156,6 +156,13 @@ func TestWhatIsRecorded(t *testing.T) {
 			s.fork(2, 3)
 			s.exec(3, "/opt/agent/agent", "/dev/fd/3", "/opt/agent/agent")
 		}, []string{"/dev/fd/3 own script:/opt/agent/agent strange execs:1"}},
+		"scripts by what each process has of its own": {func(s script) {
+			for i, name := range []string{"//proc/self/cwd/tool", "/usr/../proc/self/fd/3", "/dev/stdin"} {
+				s.fork(2, 3+i)
+				s.exec(3+i, "/opt/agent/agent", name, "/opt/agent/agent")
+			}
+		}, []string{"//proc/self/cwd/tool own script:/opt/agent/agent strange execs:1", "/dev/stdin own script:/opt/agent/agent strange execs:1",
+			"/usr/../proc/self/fd/3 own script:/opt/agent/agent strange execs:1"}},
 		"a memfd": {func(s script) {
 			s.fork(2, 3)
 			s.Event(&agent.Event{Kind: agent.Exec, Proc: who(3, 2), Exe: agent.Text{Text: "/memfd:x", Detached: true}, Asked: agent.Text{Text: "/dev/fd/3"}, Base: agent.Text{Text: "/dev/fd/3"}, Image: image(9)})
