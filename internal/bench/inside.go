@@ -12,6 +12,14 @@ import (
 	"time"
 )
 
+// inner is a script that runs for a while. It fails where it does not do what is measured.
+type inner struct {
+	name, script string
+	cpu          bool
+	rounds       int
+	output       int // bytes that it prints
+}
+
 // inside measures what programs notice that run for a while: each row is a script, timed whole by the wall or by the
 // processor time that bash's own times say.
 func (g group) inside() error {
@@ -19,17 +27,14 @@ func (g group) inside() error {
 		return err
 	}
 	fmt.Printf("\n%-34s %12s %12s %8s\n", "inside a command", "bare ms", "sharness ms", "x bare")
-	for _, c := range []struct {
-		name, script string
-		cpu          bool
-		rounds       int
-	}{
-		{"300 times /bin/true", "for ((i = 0; i < 300; i++)); do /bin/true; done", false, 5},
-		{"git status, 50,000 files, CPU", "cd tree; git status >/dev/null", true, 5},
-		{"rg, 50,000 files, CPU", "cd tree; ! rg -q never-there", true, 5},
-		{"1 GiB to standard output", "head -c 1G /dev/zero", false, 3},
+	for _, c := range []inner{
+		{"300 times /bin/true", "for ((i = 0; i < 300; i++)); do /bin/true; done", false, 5, 0},
+		{"git status, 50,000 files, CPU", "cd tree; s=$(git status --porcelain --branch); test \"$s\" = '## tree'", true, 5, 0},
+		// Each folder has one such file. Without a path rg looks through a standard input that is a pipe, and through nothing else.
+		{"rg, 50,000 files, CPU", "cd tree; n=$(rg -l '^file 77 of' . | wc -l); test $n = 500", true, 5, 0},
+		{"1 GiB to standard output", "head -c 1G /dev/zero", false, 3, 1 << 30},
 	} {
-		bare, ours, err := g.compare(c.script, c.cpu, c.rounds)
+		bare, ours, err := g.compare(c)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
@@ -42,7 +47,7 @@ func (g group) inside() error {
 func (g group) tree() error {
 	script := `mkdir tree; cd tree; for ((d = 0; d < 500; d++)); do mkdir $d; for ((f = 0; f < 100; f++)); do
 		echo "file $f of folder $d, with a line that is about as long as a hundred bytes, so that there is something" >$d/$f; done; done
-		git init -q; git add .; git -c user.name=b -c user.email=b@example.com commit -qm tree`
+		git init -q -b tree; git add .; git -c user.name=b -c user.email=b@example.com commit -qm tree`
 	cmd := exec.Command("/bin/bash", "-ec", script)
 	cmd.Dir, cmd.Env = g.dir, environment
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner, Gid: owner}}
@@ -53,16 +58,16 @@ func (g group) tree() error {
 }
 
 // compare runs a script as its user would, and in a sandbox, in turn.
-func (g group) compare(script string, cpu bool, rounds int) (bare, ours []time.Duration, err error) {
-	const times = "; TIMEFORMAT=; times >&2"
-	for round := range rounds + 1 {
-		for i, r := range []row{{"bare", []string{"/bin/bash", "-c", script + times}, nil}, g.rows[len(g.rows)-1]} {
+func (g group) compare(c inner) (bare, ours []time.Duration, err error) {
+	script := "set -e; " + c.script + "; times >&2"
+	for round := range c.rounds + 1 {
+		for i, r := range []row{{"bare", []string{"/bin/bash", "-c", script}, nil}, g.rows[len(g.rows)-1]} {
 			if i == 1 {
-				r.argv = []string{r.argv[0], "-c", script + times}
+				r.argv = []string{r.argv[0], "-c", script}
 			}
-			d, err := r.timed(g.dir, cpu, i == 0)
+			d, err := r.timed(g.dir, c, i == 0)
 			if err != nil {
-				return nil, nil, err
+				return nil, nil, fmt.Errorf("%s: %w", r.name, err)
 			}
 			switch {
 			case round == 0: // warms up
@@ -76,7 +81,7 @@ func (g group) compare(script string, cpu bool, rounds int) (bare, ours []time.D
 	return bare, ours, nil
 }
 
-func (r row) timed(dir string, cpu, asOwner bool) (time.Duration, error) {
+func (r row) timed(dir string, c inner, asOwner bool) (time.Duration, error) {
 	cmd := exec.Command(r.argv[0], r.argv[1:]...)
 	cmd.Dir, cmd.Env = dir, append(append([]string{}, environment...), r.env...)
 	if asOwner {
@@ -92,15 +97,20 @@ func (r row) timed(dir string, cpu, asOwner bool) (time.Duration, error) {
 	if err := cmd.Start(); err != nil {
 		return 0, err
 	}
-	buf := make([]byte, 1<<20)
+	buf, printed := make([]byte, 1<<20), 0
 	for err == nil {
-		_, err = out.Read(buf)
+		var n int
+		n, err = out.Read(buf)
+		printed += n
 	}
 	if err := cmd.Wait(); err != nil {
 		return 0, fmt.Errorf("%w: %s", err, strings.TrimSpace(words.String()))
 	}
 	took := time.Since(began)
-	if !cpu {
+	if printed != c.output {
+		return 0, fmt.Errorf("printed %d bytes, want %d", printed, c.output)
+	}
+	if !c.cpu {
 		return took, nil
 	}
 	return childTimes(words.String())
