@@ -129,9 +129,12 @@ func childTimes(text string) (total time.Duration, err error) {
 	return total, nil
 }
 
-// memory says what the session's own processes take, and what the kernel takes for a sandbox beyond a plain process.
+// idleAfter is when a process of ours has given back what only its last work needed (internal/lean), and a little more.
+const idleAfter = 12 * time.Second
+
+// memory says what the session's own processes take when nothing has run for a while, and what the kernel takes for a sandbox beyond a plain process.
 func (h *host) memory(g group) error {
-	time.Sleep(time.Second)
+	time.Sleep(idleAfter)
 	total := 0
 	pids := []int{h.server.Process.Pid}
 	children, err := filepath.Glob("/proc/[0-9]*/stat")
@@ -152,7 +155,7 @@ func (h *host) memory(g group) error {
 		}
 		total += kb
 	}
-	fmt.Printf("\nmemory: supervisor and sharness-bashd %.1f MiB resident", float64(total)/1024)
+	fmt.Printf("\nmemory: supervisor and sharness-bashd %.1f MiB resident when idle", float64(total)/1024)
 	bare, err := kernelMemory(row{"bare", []string{"/bin/sleep", "30"}, nil}, g.dir)
 	if err != nil {
 		return err

@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// Program is where the program of this process is mapped and cannot be written. It is read before a process gives up its
-// view of /proc.
+// Program is where the program of this process is mapped and cannot be written, and the code of its libraries. It is read
+// before a process gives up its view of /proc.
 type Program []struct{ from, to uintptr }
 
 // Mapped reads the mappings of this process's program. Nothing can be said without /proc: then there is nothing to give back.
@@ -31,9 +32,10 @@ func Mapped() Program {
 		var from, to, offset uintptr
 		var perms, dev, path string
 		var inode uint64
-		// proc(5): what is written to is this process's own and not in the file.
+		// proc(5): what is written to is this process's own and not in the file. Of a library so is what the loader wrote and then
+		// made read-only.
 		n, _ := fmt.Sscanf(string(line), "%x-%x %s %x %s %d %s", &from, &to, &perms, &offset, &dev, &inode, &path)
-		if n == 7 && path == self && len(perms) == 4 && perms[1] == '-' && perms[3] == 'p' {
+		if n == 7 && inode > 0 && (path == self && strings.HasPrefix(perms, "r-") || perms == "r-xp") && perms[3] == 'p' {
 			p = append(p, struct{ from, to uintptr }{from, to})
 		}
 	}
