@@ -12,7 +12,7 @@ type FoldOptions struct {
 	Interval    time.Duration // a repeated key gets one summary in this time at first; default 10 s
 	MaxInterval time.Duration // the interval doubles up to this while a key goes on; default 10 min
 	MaxKeys     int           // keys of one class remembered at once; default 1024
-	Burst       int           // lines of one class before its budget counts; default 500
+	Burst       int           // lines of one class before its budget counts; default 500. One with long texts counts as several
 	PerSecond   float64       // what a class's budget gets back; default 5
 	All         bool          // repetitions are written too, as far as the budget goes: for a log that is compared with what was done
 }
@@ -106,7 +106,27 @@ func (f *Folder) Add(e *Event, now time.Time) *Event {
 	return out
 }
 
-// spend takes one line from the class's budget.
+// lineBytes is about what a line takes in a log. What a program passes can make one fifty times as long.
+const lineBytes = 1 << 10
+
+// weight is how many lines an event's texts are worth, as they are written: a byte that a terminal would obey takes six.
+func weight(e *Event) float64 {
+	n := len(e.Detail) + len(e.Blocker)
+	if e.Target != nil {
+		for _, s := range []string{e.Target.Asked, e.Target.Resolved, e.Target.Old} {
+			n += len(s)
+			for i := range len(s) {
+				if s[i] < ' ' || s[i] == '"' || s[i] == '\\' || s[i] >= 0x7f {
+					n += 5
+				}
+			}
+		}
+	}
+	return max(1, float64(n)/lineBytes)
+}
+
+// spend takes an event's lines from the class's budget. While there is one left, the next event may take more: it is paid
+// for afterwards.
 func (f *Folder) spend(class Class, e *Event, now time.Time) *Event {
 	b := f.budgets[class]
 	if b == nil {
@@ -122,7 +142,7 @@ func (f *Folder) spend(class Class, e *Event, now time.Time) *Event {
 		f.counts.Dropped++
 		return nil
 	}
-	b.tokens--
+	b.tokens -= weight(e)
 	f.counts.Emitted++
 	return e
 }

@@ -2,6 +2,7 @@ package event
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 )
@@ -102,6 +103,32 @@ func TestBudgetOfOneClassLeavesTheOthersAlone(t *testing.T) {
 		t.Error("the budget did not come back")
 	}
 	checkSum(t, f.Counts())
+}
+
+// A name of 4 KiB of control characters is 24 KiB of JSON, and stands in an event three times.
+func TestLongTextsOfAnEventCountAsManyLines(t *testing.T) {
+	written := func(name string) (lines, size int) {
+		f, now := NewFolder(FoldOptions{}), time.Unix(1000, 0)
+		for i := range 600 * 50 { // fifty a second, for ten minutes
+			e := denial(fmt.Sprint(i) + name)
+			e.Target.Resolved = e.Target.Asked
+			if out := f.Add(e, now.Add(time.Duration(i)*20*time.Millisecond)); out != nil {
+				line, err := Encode(out)
+				if err != nil {
+					t.Fatal(err)
+				}
+				lines, size = lines+1, size+len(line)
+			}
+		}
+		checkSum(t, f.Counts())
+		return lines, size
+	}
+	for _, name := range []string{"", strings.Repeat("x", 4000), strings.Repeat("\x01", 4000), strings.Repeat("\u202e", 1300), strings.Repeat("\"", 4000)} {
+		lines, size := written(name)
+		if size > 5<<20 || lines < 60 {
+			t.Errorf("%.9q…: %d lines of %d bytes in ten minutes", name, lines, size)
+		}
+	}
 }
 
 func TestWhatAnAgentCanProvokeHasABudget(t *testing.T) {
