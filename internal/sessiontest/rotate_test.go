@@ -94,7 +94,7 @@ func TestLogIsOpenedAgainOnHangUp(t *testing.T) {
 	x.log = second
 	rotate()
 	x.wantEvent("that it goes on", func(e event.Event) bool {
-		return e.Type == event.LayerOpen && strings.Contains(e.Detail, "goes on in the file it had") && strings.Contains(e.Detail, "permission denied")
+		return e.Type == event.LayerOpen && strings.Contains(e.Detail, "goes on as it was") && strings.Contains(e.Detail, "permission denied")
 	})
 	s.write("go", "")
 	x.wait(20 * time.Second)
