@@ -11,9 +11,11 @@ import (
 
 // poller waits for clients' descriptors. They must stay as they are, blocking or not, because their open file
 // descriptions are the client's too: Go's own poller cannot take them, and a thread for each would make an idle stdin
-// expensive. One epoll instance and one goroutine serve all.
+// expensive. One epoll instance and one goroutine serve all; Go's poller waits for the instance, since a thread that sleeps in
+// epoll_wait keeps the processor from the goroutine that it has just woken.
 type poller struct {
 	epfd int
+	file *os.File // epfd
 	mu   sync.Mutex
 	wake map[int32]chan struct{} // by descriptor
 }
@@ -26,16 +28,28 @@ func newPoller() (*poller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
 	}
-	p := &poller{epfd: epfd, wake: map[int32]chan struct{}{}}
+	if err := unix.SetNonblock(epfd, true); err != nil { // os.NewFile asks that
+		return nil, errors.Join(fmt.Errorf("fcntl: %w", err), unix.Close(epfd))
+	}
+	p := &poller{epfd: epfd, file: os.NewFile(uintptr(epfd), "epoll"), wake: map[int32]chan struct{}{}}
 	go p.loop()
 	return p, nil
 }
 
 func (p *poller) loop() {
 	events := make([]unix.EpollEvent, 64)
+	raw, err := p.file.SyscallConn()
 	for {
-		n, err := unix.EpollWait(p.epfd, events, -1)
-		if err == unix.EINTR {
+		n := 0
+		if err == nil {
+			rerr := raw.Read(func(uintptr) bool {
+				n, err = unix.EpollWait(p.epfd, events, 0)
+				return n != 0
+			})
+			err = errors.Join(rerr, err)
+		}
+		if errors.Is(err, unix.EINTR) {
+			err = nil
 			continue
 		}
 		if err != nil {

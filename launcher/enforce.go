@@ -377,7 +377,7 @@ func (r *run) startBashd(config bashserver.Config) (*helperProcess, error) {
 		return nil, err
 	}
 	uid := helperUID(r.s.UID, helperBashd)
-	p, err := r.sp.startHelper(helperSpec{name: "sharness-bashd", uid: uid, gid: uid, control: theirs, events: r.sink.ends[feedBashd], config: config})
+	p, err := r.sp.startHelper(helperSpec{name: "sharness-bashd", uid: uid, gid: uid, control: theirs, events: r.sink.ends[feedBashd], config: config, half: true})
 	if err != nil {
 		rc.Close()
 		return nil, err

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// helperSpec is how one helper process is started. It has ids of its own, no group, no capability, an environment of one number, and
+// helperSpec is how one helper process is started. It has ids of its own, no group, no capability, no environment, and
 // dies with the supervisor.
 type helperSpec struct {
 	name    string // of the program
@@ -28,6 +28,7 @@ type helperSpec struct {
 	events  *os.File // nil: /dev/null
 	config  any      // handed over as JSON in a sealed memfd
 	extra   []*os.File
+	half    bool // it uses half of the processors
 	drains  bool // it ends by itself when the supervisor is gone, and writes down that it is
 }
 
@@ -39,7 +40,7 @@ func (h helperSpec) orphaned() syscall.Signal {
 	return syscall.SIGKILL
 }
 
-// halfProcessors is how many processors each process of ours uses at once: the other half is for what it serves. Go wakes a
+// halfProcessors is how many processors the supervisor and sharness-bashd each use at once: the other half is for what it serves. Go wakes a
 // thread for every one that is idle as soon as two goroutines have something to do, which for messages costs more than it gains.
 var halfProcessors = sync.OnceValue(func() int { return (runtime.GOMAXPROCS(0) + 1) / 2 })
 
@@ -107,9 +108,13 @@ func (sp *spawner) startHelper(h helperSpec) (*helperProcess, error) {
 	for i, g := range h.groups {
 		groups[i] = uint32(g)
 	}
+	env := []string{}
+	if h.half {
+		env = append(env, fmt.Sprintf("GOMAXPROCS=%d", halfProcessors()))
+	}
 	p := &helperProcess{words: words, ended: make(chan struct{})}
 	err = sp.inHelpers(func(cgroupFD int) error {
-		attr := &syscall.ProcAttr{Dir: "/", Env: []string{fmt.Sprintf("GOMAXPROCS=%d", halfProcessors())}, Files: files, Sys: &syscall.SysProcAttr{
+		attr := &syscall.ProcAttr{Dir: "/", Env: env, Files: files, Sys: &syscall.SysProcAttr{
 			Credential: &syscall.Credential{Uid: uint32(h.uid), Gid: uint32(h.gid), Groups: groups},
 			Setsid:     true,
 			Pdeathsig:  h.orphaned(),
