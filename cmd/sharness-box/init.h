@@ -32,12 +32,14 @@ static void reap(long status, int target)
 			continue;
 		}
 		struct message m = {MSG_EXITED, (ws & 0x7f) != 0, ws & 0x7f ? (uint32_t)ws & 0x7f : (uint32_t)ws >> 8 & 0xff};
-		if (left())
+		// What is left in the namespace ends before that is told: whoever hears it need not wait for more. Without a child there
+		// is nobody, since orphans are ours, and a signal to all would look at every process of the host.
+		if (left()) {
 			tell(status, (struct message){MSG_LEFT, 0, 0}, "", "", 0, 0);
-		// What is left in the namespace ends before that is told: whoever hears it need not wait for more.
-		SYS(kill, -1, SIGKILL, 0, 0, 0);
-		while (SYS(wait4, -1, 0, 0, 0, 0) > 0)
-			;
+			SYS(kill, -1, SIGKILL, 0, 0, 0);
+			while (SYS(wait4, -1, 0, 0, 0, 0) > 0)
+				;
+		}
 		tell(status, m, "", "", 0, 0);
 		SYS(exit_group, 0, 0, 0, 0, 0);
 	}

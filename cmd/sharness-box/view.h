@@ -50,10 +50,7 @@ static long sysctl(const char *path, const char *value)
 	long fd = SYS(openat, AT_FDCWD, path, O_RDWR | O_CLOEXEC, 0, 0);
 	TRY("sysctl: open ", path, fd);
 	TRY("sysctl: write ", path, SYS(write, fd, value, n, 0, 0));
-	SYS(close, fd, 0, 0, 0, 0); // the read begins anew
-	fd = SYS(openat, AT_FDCWD, path, O_CLOEXEC, 0, 0);
-	TRY("sysctl: open ", path, fd);
-	long have = SYS(read, fd, got, sizeof got - 1, 0, 0);
+	long have = SYS(pread64, fd, got, sizeof got - 1, 0, 0);
 	SYS(close, fd, 0, 0, 0, 0);
 	TRY("sysctl: read back ", path, have);
 	if (have > 0 && got[have - 1] == '\n')
