@@ -68,10 +68,19 @@ func (p *Policy) judgeNet(v *verdict, c call, e *Event) {
 func (p *Policy) judgeOption(v *verdict, e *Event) {
 	v.door, v.target = "", fmt.Sprintf("option %d of level %d", int32(e.Args[2]), int32(e.Args[1]))
 	v.cause = causeDAC
-	if int32(e.Args[1]) != unix.IPPROTO_TCP {
+	option := int32(e.Args[2])
+	switch int32(e.Args[1]) {
+	case unix.SOL_SOCKET:
+		switch option {
+		case unix.SO_ATTACH_FILTER, unix.SO_ATTACH_BPF, unix.SO_ATTACH_REUSEPORT_CBPF, unix.SO_ATTACH_REUSEPORT_EBPF:
+			v.door, v.cause = "orch-bomb", p.ifHolds(causeSeccomp)
+		}
+		return
+	case unix.IPPROTO_TCP:
+	default:
 		return
 	}
-	switch int32(e.Args[2]) {
+	switch option {
 	case unix.TCP_FASTOPEN, unix.TCP_FASTOPEN_CONNECT, unix.TCP_FASTOPEN_KEY, 34: // TCP_FASTOPEN_NO_COOKIE
 		v.door, v.cause = "net-tfo", p.ifHolds(causeSeccomp)
 	case unix.TCP_ULP:

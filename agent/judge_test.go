@@ -105,6 +105,8 @@ func TestJudge(t *testing.T) {
 		{"fast open", "sendto", inet4(tcp, 0, 0, 0, unix.MSG_FASTOPEN), event.NetDenied, "net-tfo", "seccomp", "tcp 192.0.2.9:443"},
 		{"fast open by msghdr", "sendmsg", inet4(tcp, 0, 0, unix.MSG_FASTOPEN), event.NetDenied, "net-tfo", "seccomp", "tcp 192.0.2.9:443"},
 		{"fast open by option", "setsockopt", with(unix.EPERM, 0, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT), event.NetDenied, "net-tfo", "seccomp", "option 30 of level 6"},
+		{"program on a socket", "setsockopt", with(unix.EPERM, 0, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER), event.NetDenied, "orch-bomb", "seccomp", "option 26 of level 1"},
+		{"another option", "setsockopt", with(unix.EPERM, 0, unix.SOL_SOCKET, unix.SO_MARK), event.NetDenied, "", "dac", "option 36 of level 1"},
 		{"bind", "bind", inet4(tcp), event.NetDenied, "net-listen", "landlock", "tcp 192.0.2.9:443"},
 		{"vsock", "socket", with(unix.EPERM, unix.AF_VSOCK, unix.SOCK_STREAM), event.NetDenied, "net-family", "seccomp", "vsock"},
 		{"raw", "socket", with(unix.EPERM, unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 1), event.NetDenied, "net-udp", "seccomp", "ip type 3 protocol 1"},

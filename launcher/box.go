@@ -132,6 +132,12 @@ func (b *box) order(op, id, flags, tasks int, fds []int) (stage.Message, int, er
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err := b.send(m, fds); err != nil {
+		// One that could not begin has said why before it ended.
+		if errors.Is(err, unix.EPIPE) {
+			if last, _, rerr := receive(b.control); rerr == nil && last.Type == stage.MsgError {
+				err = fmt.Errorf("stage: %s", last.Text)
+			}
+		}
 		b.kill()
 		return stage.Message{}, -1, fmt.Errorf("%w: %w", errBoxGone, err)
 	}

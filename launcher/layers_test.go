@@ -75,6 +75,7 @@ var aloneStatic = []alone{
 	{"file-secret", by{ll: "EACCES but stat read-proc-keys", mt: "- ENOENT"}},
 	{"file-proc", by{ll: "- EACCES but memfd-noexec", mem: "only memfd-noexec: -", mt: "- EROFS but memfd-noexec"}},
 	{"tty", by{sec: "EPERM"}},
+	{"orch-bomb", by{sec: "EPERM"}},                // the bait names no limit, so that the probe tries none
 	{"log-inject", by{ll: "EACCES", vw: "EACCES"}}, // its names go out by attempts to execute them
 }
 
@@ -100,7 +101,6 @@ var notAlone = map[string]string{
 	"cg-escape":   "an ordinary id may write no cgroup, and the probe sees no hierarchy",
 	"srv-bytes":   "no bash-server runs",
 	"srv-fd":      "no bash-server runs",
-	"orch-bomb":   "the bait names no limit, so that the probe does not try one",
 }
 
 var aloneLayers = []sidedoor.Layer{ll, vw, sec, mem, nw, mt}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -82,6 +83,26 @@ func TestSandboxTakesNothingButARequest(t *testing.T) {
 		request.Close()
 		if err == nil || !strings.Contains(err.Error(), "stage: exec: "+want) {
 			t.Errorf("%s: got %v", path, err)
+		}
+	}
+}
+
+func TestSandboxThatCannotBeMadeNamesTheStepThatFailed(t *testing.T) {
+	x := newLayersSite(t, "sharness-probe")
+	for _, c := range []struct {
+		name    string
+		without func(p *stage.Plan)
+		want    string
+	}{
+		{"the last filter", func(p *stage.Plan) { p.Seccomp[len(p.Seccomp)-1] = []byte("garbage!") }, "stage: seccomp: invalid argument"},
+		{"a limit", func(p *stage.Plan) { p.Rlimits = append(p.Rlimits, stage.Rlimit{Resource: 99}) }, "stage: rlimit 99: invalid argument"},
+	} {
+		p, v, own := x.command()
+		p.Seccomp = slices.Clone(p.Seccomp)
+		c.without(p)
+		boxes, b := x.sandboxes(p, v, own, nil)
+		if _, err := boxes.prepare(b, nil, nil); err == nil || !strings.HasSuffix(err.Error(), c.want) {
+			t.Errorf("%s: want %q, got %v", c.name, c.want, err)
 		}
 	}
 }

@@ -22,6 +22,9 @@ static long at(const char *s, const char *n, long result)
 // TRY leaves the function with the error of a call.
 #define TRY(s, n, call) do { long r_ = at(s, n, call); if (r_ < 0) return r_; } while (0)
 
+// PASS leaves it with the error of a function that has named its own step.
+#define PASS(call) do { long r_ = (call); if (r_ < 0) return r_; } while (0)
+
 struct message { uint32_t type, a, b; };
 
 static long tell(long sock, struct message m, const char *text, const char *more, const int *fds, unsigned n)

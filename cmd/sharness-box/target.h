@@ -43,8 +43,8 @@ static long run(long go, long layer, long slave)
 	int mine[] = {(int)go, (int)slave};
 	TRY("pdeathsig", "", SYS(prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0));
 	TRY("setpgid", "", SYS(setpgid, 0, 0, 0, 0, 0));
-	TRY("landlock", "", restrict_self(layer, ""));
-	TRY("", "", keep(mine, 2));
+	PASS(restrict_self(layer, ""));
+	PASS(keep(mine, 2));
 	if (slave >= 0)
 		for (int fd = 0; fd < 3; fd++)
 			TRY("stdio", "", SYS(dup3, slave, fd, 0, 0, 0));

@@ -37,6 +37,9 @@ var allowedToBoth = []attempt{
 	{name: "recvmsg", want: unix.EBADF, args: args(all)},
 	{name: "setsockopt", want: unix.EBADF, args: args(all, unix.IPPROTO_TCP, unix.TCP_NODELAY)},
 	{name: "setsockopt", want: unix.EBADF, args: args(all, unix.SOL_SOCKET, unix.TCP_FASTOPEN)}, // another level's 23
+	{name: "setsockopt", want: unix.EBADF, args: args(all, unix.SOL_SOCKET, unix.SO_RCVBUF)},
+	{name: "setsockopt", want: unix.EBADF, args: args(all, unix.SOL_SOCKET, unix.SO_REUSEPORT)},
+	{name: "setsockopt", want: unix.EBADF, args: args(all, unix.IPPROTO_TCP, unix.SO_ATTACH_FILTER)}, // another level's 26
 	{name: "socket", args: args(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)},
 	{name: "socket", args: args(unix.AF_UNIX, unix.SOCK_SEQPACKET, 0)},
 	{name: "socket", args: args(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK, 0)},

@@ -9,9 +9,6 @@ const (
 	setuidBit   = unix.S_ISUID
 	setgidBit   = unix.S_ISGID
 	tmpfileFlag = unix.O_TMPFILE &^ unix.O_DIRECTORY // __O_TMPFILE: the part of O_TMPFILE that O_DIRECTORY lacks
-
-	// From linux/tcp.h; x/sys/unix lacks the last.
-	tcpFastopenNoCookie = 34
 )
 
 // argument names one argument of a call.
@@ -28,6 +25,7 @@ func conditionalDenials() []rule {
 	rules = append(rules, deviceNodes()...)
 	rules = append(rules, coreLimit()...)
 	rules = append(rules, fastOpen()...)
+	rules = append(rules, socketPrograms()...)
 	rules = append(rules, initPriority()...)
 
 	// A listener decides system calls of others, puts descriptors into them and tells what they called; nothing inside
@@ -111,20 +109,6 @@ func initPriority() []rule {
 		rules = append(rules, deny("ioprio_set", int32Is(0, which), int32Is(1, 1)))
 	}
 	return append(rules, deny("setpriority", int32Is(0, prioUser)), deny("ioprio_set", int32Is(0, ioUser)))
-}
-
-// fastOpen: TCP Fast Open sends data in the SYN without a connect that Landlock would see. TCP_ULP attaches other
-// protocols to a connected socket and is surface that TLS libraries do without.
-func fastOpen() []rule {
-	var rules []rule
-	for _, flags := range []argument{{"sendto", 3}, {"sendmsg", 2}, {"sendmmsg", 3}} {
-		rules = append(rules, deny(flags.call, has(flags.index, unix.MSG_FASTOPEN)))
-	}
-	for _, opt := range []uint64{unix.TCP_FASTOPEN, unix.TCP_FASTOPEN_CONNECT, unix.TCP_FASTOPEN_KEY,
-		tcpFastopenNoCookie, unix.TCP_ULP} {
-		rules = append(rules, deny("setsockopt", int32Is(1, unix.IPPROTO_TCP), int32Is(2, opt)))
-	}
-	return rules
 }
 
 // socketpairs: only AF_UNIX has them besides TIPC, which the kernel would load a module for.

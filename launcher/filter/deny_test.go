@@ -176,6 +176,11 @@ var deniedToBoth = []attempt{
 	{name: "setsockopt", want: unix.EPERM, args: args(all, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT)},
 	{name: "setsockopt", want: unix.EPERM, args: args(all, high|unix.IPPROTO_TCP, high|unix.TCP_FASTOPEN_CONNECT)},
 	{name: "setsockopt", want: unix.EPERM, args: args(all, unix.IPPROTO_TCP, unix.TCP_ULP)},
+	{name: "setsockopt", want: unix.EPERM, args: args(all, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER)},
+	{name: "setsockopt", want: unix.EPERM, args: args(all, high|unix.SOL_SOCKET, high|unix.SO_ATTACH_FILTER)},
+	{name: "setsockopt", want: unix.EPERM, args: args(all, unix.SOL_SOCKET, unix.SO_ATTACH_BPF)},
+	{name: "setsockopt", want: unix.EPERM, args: args(all, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF)},
+	{name: "setsockopt", want: unix.EPERM, args: args(all, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_EBPF)},
 }
 
 // deniedOnAMD64 are the old calls that newer architectures lack.

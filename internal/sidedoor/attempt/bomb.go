@@ -9,11 +9,37 @@ import (
 // bombs exhaust what the manifest limits, up to a little more than the limit and never on a host without one.
 func bombs() []Attempt {
 	const door = "orch-bomb"
-	return []Attempt{
+	return append(socketPrograms(door), []Attempt{
 		{door + "/processes", door, "start more processes than the manifest allows", NoServer, forkBomb},
 		{door + "/memory", door, "use more memory than the manifest allows", NoServer, memoryBomb},
 		{door + "/tmp", door, "fill /tmp beyond what the manifest allows", NoServer, func(t *Target) Outcome { return fill(t, "/tmp") }},
 		{door + "/dev-shm", door, "fill /dev/shm beyond what the manifest allows", NoServer, func(t *Target) Outcome { return fill(t, "/dev/shm") }},
+	}...)
+}
+
+// socketPrograms attaches one program to one socket: each takes of net.core.bpf_jit_limit, one number for the host.
+func socketPrograms(door string) []Attempt {
+	option := func(id, what string, how func(fd int) Outcome) Attempt {
+		return Attempt{door + "/" + id, door, what, Opens, func(*Target) Outcome { return withSocket(unix.AF_INET, unix.SOCK_DGRAM, 0, how) }}
+	}
+	accept := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 1}
+	prog := unix.SockFprog{Len: 1, Filter: &accept}
+	return []Attempt{
+		option("socket-filter", "attach a filter to a socket, which takes memory for programs that the host has little of", func(fd int) Outcome {
+			return judge("SO_ATTACH_FILTER", unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &prog))
+		}),
+		option("reuseport-filter", "attach a program that chooses between the sockets of a port", func(fd int) Outcome {
+			if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+				return judge("SO_REUSEPORT", err)
+			}
+			return judge("SO_ATTACH_REUSEPORT_CBPF", unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF, &prog))
+		}),
+		option("socket-ebpf", "attach a loaded program to a socket", func(fd int) Outcome {
+			return reached("SO_ATTACH_BPF", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ATTACH_BPF, -1))
+		}),
+		option("reuseport-ebpf", "attach a loaded program that chooses between the sockets of a port", func(fd int) Outcome {
+			return reached("SO_ATTACH_REUSEPORT_EBPF", unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_EBPF, -1))
+		}),
 	}
 }
 
