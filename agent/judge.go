@@ -198,5 +198,8 @@ func judgeIoctl(v *verdict, e *Event) {
 	switch request {
 	case unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCCONS, unix.TIOCSETD:
 		v.door, v.cause = "tty", causeSeccomp
+	case unix.SIOCGIFBR, unix.SIOCSIFBR, unix.SIOCBRADDBR, unix.SIOCBRDELBR, unix.SIOCBRADDIF, unix.SIOCBRDELIF,
+		0x8982, 0x8983: // SIOCGIFVLAN, SIOCSIFVLAN
+		v.door, v.cause = "kernel", causeSeccomp
 	}
 }

@@ -83,7 +83,7 @@ func (p *Policy) judgeOption(v *verdict, e *Event) {
 	switch option {
 	case unix.TCP_FASTOPEN, unix.TCP_FASTOPEN_CONNECT, unix.TCP_FASTOPEN_KEY, 34: // TCP_FASTOPEN_NO_COOKIE
 		v.door, v.cause = "net-tfo", p.ifHolds(causeSeccomp)
-	case unix.TCP_ULP:
+	case unix.TCP_ULP, unix.TCP_MD5SIG, unix.TCP_MD5SIG_EXT, 38: // TCP_AO_ADD_KEY
 		v.door, v.cause = "kernel", p.ifHolds(causeSeccomp)
 	}
 }

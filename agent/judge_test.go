@@ -94,6 +94,7 @@ func TestJudge(t *testing.T) {
 		{"io_uring", "io_uring_setup", with(unix.ENOSYS), event.SyscallDenied, "kernel", "seccomp", ""},
 		{"setuid", "setresuid", with(unix.EPERM), event.SyscallDenied, "setid", "dac", ""},
 		{"TIOCSTI with high bits", "ioctl", with(unix.EPERM, 0, 1<<32|unix.TIOCSTI), event.SyscallDenied, "tty", "seccomp", "request 0x5412"},
+		{"ioctl that loads a module", "ioctl", with(unix.EPERM, 0, unix.SIOCGIFBR), event.SyscallDenied, "kernel", "seccomp", "request 0x8940"},
 		{"another ioctl", "ioctl", with(unix.EPERM, 0, 1), event.SyscallDenied, "", "unknown", "request 0x1"},
 		{"lease", "fcntl", with(unix.EPERM, 3, unix.F_SETLEASE), event.FileDenied, "file-lease", "seccomp", "command 1024"},
 
@@ -106,6 +107,7 @@ func TestJudge(t *testing.T) {
 		{"fast open by msghdr", "sendmsg", inet4(tcp, 0, 0, unix.MSG_FASTOPEN), event.NetDenied, "net-tfo", "seccomp", "tcp 192.0.2.9:443"},
 		{"fast open by option", "setsockopt", with(unix.EPERM, 0, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT), event.NetDenied, "net-tfo", "seccomp", "option 30 of level 6"},
 		{"program on a socket", "setsockopt", with(unix.EPERM, 0, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER), event.NetDenied, "orch-bomb", "seccomp", "option 26 of level 1"},
+		{"key of TCP", "setsockopt", with(unix.EPERM, 0, unix.IPPROTO_TCP, unix.TCP_MD5SIG), event.NetDenied, "kernel", "seccomp", "option 14 of level 6"},
 		{"another option", "setsockopt", with(unix.EPERM, 0, unix.SOL_SOCKET, unix.SO_MARK), event.NetDenied, "", "dac", "option 36 of level 1"},
 		{"bind", "bind", inet4(tcp), event.NetDenied, "net-listen", "landlock", "tcp 192.0.2.9:443"},
 		{"vsock", "socket", with(unix.EPERM, unix.AF_VSOCK, unix.SOCK_STREAM), event.NetDenied, "net-family", "seccomp", "vsock"},

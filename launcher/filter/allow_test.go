@@ -30,6 +30,12 @@ var allowedToBoth = []attempt{
 	{name: "fcntl", want: unix.EBADF, args: args(all, unix.F_SETLK)},
 	{name: "ioctl", want: unix.EBADF, args: args(all, unix.TIOCSCTTY)},
 	{name: "ioctl", want: unix.EBADF, args: args(all, unix.TIOCGWINSZ)},
+	{name: "ioctl", want: unix.EBADF, args: args(all, 0x5421)},           // FIONBIO
+	{name: "ioctl", want: unix.EBADF, args: args(all, unix.SIOCGIFCONF)}, // interfaces, as programs without netlink list them
+	{name: "ioctl", want: unix.EBADF, args: args(all, unix.SIOCGIFFLAGS)},
+	{name: "ioctl", want: unix.EBADF, args: args(all, unix.SIOCGIFADDR)},
+	{name: "ioctl", want: unix.EBADF, args: args(all, unix.SIOCGIFHWADDR)},
+	{name: "ioctl", want: unix.EBADF, args: args(all, unix.SIOCETHTOOL)},
 
 	{name: "sendto", want: unix.EBADF, args: args(all, bad, 1, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)},
 	{name: "sendmsg", want: unix.EBADF, args: args(all, bad, 0)},

@@ -17,7 +17,7 @@ func TestFiltersAreShort(t *testing.T) {
 		o    Options
 		most []int
 	}{
-		{Options{Kind: Orchestrator}, []int{500, 250}},
+		{Options{Kind: Orchestrator}, []int{500, 260}},
 		{Options{Kind: Command}, []int{500, 250, 40}},
 		{Options{Kind: Helper, Network: true, Files: true, Change: true, Memfd: true}, []int{300}},
 	} {

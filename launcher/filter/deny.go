@@ -26,6 +26,7 @@ func conditionalDenials() []rule {
 	rules = append(rules, coreLimit()...)
 	rules = append(rules, fastOpen()...)
 	rules = append(rules, socketPrograms()...)
+	rules = append(rules, moduleLoaders()...)
 	rules = append(rules, initPriority()...)
 
 	// A listener decides system calls of others, puts descriptors into them and tells what they called; nothing inside

@@ -167,6 +167,19 @@ var deniedToBoth = []attempt{
 	{name: "ioctl", want: unix.EPERM, args: args(all, unix.TIOCCONS)},
 	{name: "ioctl", want: unix.EPERM, args: args(all, unix.TIOCSETD)},
 
+	// What the kernel runs modprobe for. The descriptor is none: with a socket, root's bare run would load them.
+	{name: "ioctl", want: unix.EPERM, args: args(all, unix.SIOCGIFBR)},
+	{name: "ioctl", want: unix.EPERM, args: args(all, unix.SIOCSIFBR)},
+	{name: "ioctl", want: unix.EPERM, args: args(all, unix.SIOCBRADDBR)},
+	{name: "ioctl", want: unix.EPERM, args: args(all, unix.SIOCBRDELBR)},
+	{name: "ioctl", want: unix.EPERM, args: args(all, unix.SIOCBRADDIF)},
+	{name: "ioctl", want: unix.EPERM, args: args(all, unix.SIOCBRDELIF)},
+	{name: "ioctl", want: unix.EPERM, args: args(all, siocGIFVLAN)},
+	{name: "ioctl", want: unix.EPERM, args: args(all, high|siocSIFVLAN)},
+	{name: "setsockopt", want: unix.EPERM, args: args(all, unix.IPPROTO_TCP, unix.TCP_MD5SIG)},
+	{name: "setsockopt", want: unix.EPERM, args: args(all, unix.IPPROTO_TCP, unix.TCP_MD5SIG_EXT)},
+	{name: "setsockopt", want: unix.EPERM, args: args(all, unix.IPPROTO_TCP, tcpAOAddKey)},
+
 	// Network.
 	{name: "sendto", want: unix.EPERM, args: args(all, bad, 1, unix.MSG_FASTOPEN)},
 	{name: "sendto", want: unix.EPERM, args: args(all, bad, 1, high|unix.MSG_FASTOPEN|unix.MSG_NOSIGNAL)},

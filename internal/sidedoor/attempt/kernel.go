@@ -97,5 +97,39 @@ func kernelCalls() []Attempt {
 			return reachedForked(r.name, err)
 		}})
 	}
-	return a
+	return append(a, moduleLoaders(door)...)
+}
+
+// moduleLoaders asks a socket for bridges and VLANs. A kernel that has them as modules runs modprobe first, as root and
+// outside, and the answer is that of the module, or that there is none.
+func moduleLoaders(door string) []Attempt {
+	var a []Attempt
+	for _, r := range []struct {
+		name, what string
+		request    uintptr
+	}{
+		{"module-bridge", "SIOCGIFBR, for which the kernel loads a module", unix.SIOCGIFBR},
+		{"module-vlan", "SIOCGIFVLAN, for which the kernel loads a module", 0x8982},
+	} {
+		a = append(a, Attempt{door + "/" + r.name, door, r.what, Opens, func(t *Target) Outcome {
+			return withSocket(unix.AF_INET, unix.SOCK_DGRAM, 0, func(fd int) Outcome {
+				var nothing [256]byte // no such question
+				nothing[0] = 0xff
+				return reached(r.what, ioctlPointer(fd, r.request, &nothing))
+			})
+		}})
+	}
+	return append(a, Attempt{door + "/module-hash", door, "TCP_MD5SIG, for which the kernel may load a module", Varies, func(t *Target) Outcome {
+		return withSocket(unix.AF_INET, unix.SOCK_STREAM, 0, func(fd int) Outcome {
+			return judgeLoaded(unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_MD5SIG, "")) // shorter than a key
+		})
+	}})
+}
+
+// judgeLoaded: ENOPROTOOPT is of a kernel without such keys.
+func judgeLoaded(err error) Outcome {
+	if err == unix.ENOPROTOOPT {
+		return impossible("this kernel has no keys of TCP (CONFIG_TCP_MD5SIG)")
+	}
+	return reached("TCP_MD5SIG", err)
 }
