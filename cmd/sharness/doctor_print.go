@@ -67,6 +67,9 @@ func printHost(b *bytes.Buffer, d *diagnosis) {
 	trial("BTF", f.BTF, "for learn and the event agent; enforcing does not need it")
 	trial("tracefs", f.Tracefs, "the same")
 	row("dev.tty.legacy_tiocsti", number(f.LegacyTIOCSTI), "an agent's terminal is a pty of its own either way")
+	if f.CorePattern != nil {
+		row("kernel.core_pattern", *f.CorePattern, "read again every few seconds while a session runs")
+	}
 	row("yama ptrace_scope", number(f.YamaScope), "")
 	if len(f.LSMs) > 0 {
 		row("LSMs", number(new(len(f.LSMs))), strings.Join(f.LSMs, " "))

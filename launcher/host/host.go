@@ -62,6 +62,8 @@ type Features struct {
 	LegacyTIOCSTI *int  `json:"legacy_tiocsti"` // dev.tty.legacy_tiocsti; nil: the kernel has no such switch
 	YamaScope     *int  `json:"yama_ptrace_scope"`
 
+	CorePattern *string `json:"core_pattern"` // kernel.core_pattern; nil: it cannot be read
+
 	LSMs     []string `json:"lsms"`     // in order; empty when securityfs is not mounted
 	Lockdown string   `json:"lockdown"` // none, integrity, confidentiality; empty when it cannot be read
 }

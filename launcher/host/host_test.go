@@ -55,6 +55,9 @@ func TestProbeAsRootLeavesNoQuestionOpen(t *testing.T) {
 			t.Errorf("%s: got %+v, want an answer", name, trial)
 		}
 	}
+	if got, err := os.ReadFile("/proc/sys/kernel/core_pattern"); err != nil || f.CorePattern == nil || *f.CorePattern+"\n" != string(got) {
+		t.Errorf("core_pattern: got %v, want %q", f.CorePattern, got)
+	}
 	// procfs forbids idmapped mounts in every kernel: a yes would mean that nothing was tried.
 	if got := f.Idmap[1]; got.State != No || got.Fstype != "proc" {
 		t.Errorf("idmap of /proc: got %+v, want no", got)

@@ -32,6 +32,7 @@ func (f *Features) readKernel() error {
 	}
 	f.MaxUserNS = readInt("/proc/sys/user/max_user_namespaces")
 	f.LegacyTIOCSTI = readInt("/proc/sys/dev/tty/legacy_tiocsti")
+	f.CorePattern = CorePattern()
 	f.YamaScope = readInt("/proc/sys/kernel/yama/ptrace_scope")
 	if lsms := readWord("/sys/kernel/security/lsm"); lsms != "" {
 		f.LSMs = strings.Split(lsms, ",")
@@ -88,4 +89,13 @@ func chosen(line string) string {
 	}
 	word, _, _ := strings.Cut(rest, "]")
 	return word
+}
+
+// CorePattern reads kernel.core_pattern (core(5)), which may change at any time. It is nil where it cannot be read.
+func CorePattern() *string {
+	data, err := os.ReadFile("/proc/sys/kernel/core_pattern")
+	if err != nil {
+		return nil
+	}
+	return new(strings.TrimSuffix(string(data), "\n"))
 }

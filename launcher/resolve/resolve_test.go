@@ -31,6 +31,7 @@ func newest() *host.Features {
 		Idmap:       []host.Idmap{{Path: "/", Fstype: "ext4", Trial: yes}},
 		MemfdNoexec: yes, MountNoSymfollow: yes, OpenTree: yes, Openat2: yes, CloseRange: yes, Pidfd: yes, PeerPidfd: yes,
 		ExecveCheck: yes, MemfdCreate: yes, CgroupKill: yes, BTF: yes, Tracefs: yes,
+		CorePattern: new("core"),
 	}
 	for _, ns := range []string{"cgroup", "ipc", "mnt", "net", "pid", "user", "uts"} {
 		f.Namespaces[ns] = yes
@@ -139,6 +140,10 @@ func TestWhatOneMissingFeatureOpens(t *testing.T) {
 		"pids controller":   {func(f *host.Features) { delete(f.Cgroup.Controllers, "pids") }, []string{"orch-bomb", "cmd-bomb"}},
 		"memory controller": {func(f *host.Features) { f.Cgroup.Controllers["memory"] = host.Controller{Version: 2} }, []string{"orch-bomb", "cmd-bomb"}},
 		"close_range":       {func(f *host.Features) { f.CloseRange = missing("ENOSYS") }, []string{"inherit-fd"}},
+		"core handler":      {func(f *host.Features) { f.CorePattern = new("|/usr/lib/systemd/systemd-coredump %P") }, nil},
+		"core socket":       {func(f *host.Features) { f.CorePattern = new("@/run/core.sock") }, []string{"core-helper"}},
+		"core socket, v2":   {func(f *host.Features) { f.CorePattern = new("@@/run/core.sock") }, []string{"core-helper"}},
+		"core_pattern":      {func(f *host.Features) { f.CorePattern = nil }, []string{"core-helper"}},
 		// An answer that nobody could get does not count as a wall.
 		"unknown": {func(f *host.Features) { f.CloseRange = host.Trial{State: host.Unknown, Cause: "EPERM"} }, []string{"inherit-fd"}},
 	} {
@@ -187,6 +192,18 @@ func TestOpenDoorStopsTheStartUntilItIsAllowedByName(t *testing.T) {
 	}
 	if gaps := d.Gaps(); len(gaps) != 1 || gaps[0].Name != sidedoor.FD {
 		t.Errorf("gaps: got %+v, want the layer that is missing", gaps)
+	}
+}
+
+func TestSocketForCoresStopsTheStartByTheDoorsName(t *testing.T) {
+	f := newest()
+	f.CorePattern = new("@/run/core.sock")
+	const want = "door left open on this host: core-helper (kernel.core_pattern is a socket, which no limit keeps a core from); to start all the same: --allow-open core-helper"
+	if err := decide(t, nil, f).Err(); err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	if err := decide(t, nil, f, "core-helper").Err(); err != nil {
+		t.Errorf("allowed by name: got %v, want a start", err)
 	}
 }
 

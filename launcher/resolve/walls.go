@@ -37,7 +37,7 @@ func walls(f *host.Features) map[sidedoor.Layer]*Need {
 		sidedoor.Filter:   nil,
 		sidedoor.Cgroup:   needCgroup(f),
 		sidedoor.FD:       needTrial("close_range", f.CloseRange, "needs Linux 5.9 or newer"),
-		sidedoor.Rlimit:   nil,
+		sidedoor.Rlimit:   needCoreLimit(f.CorePattern),
 		sidedoor.TTY:      nil,
 		sidedoor.Env:      nil,
 	}
@@ -101,6 +101,20 @@ func needIDs(f *host.Features) *Need {
 		return nil
 	}
 	return &Need{Why: "without " + strings.Join(missing, ", "), Fix: "run as root"}
+}
+
+// needCoreLimit: since Linux 6.16 a pattern of "@SOCKET" has the kernel itself connect to a daemon outside and send it the core,
+// and no limit is asked first, as it is before a piped handler starts. Older kernels take it for the name of a file, and an
+// administrator who wrote it for that is asked all the same: it would change its meaning with the next kernel.
+func needCoreLimit(pattern *string) *Need {
+	const fix = "kernel.core_pattern with a file's name, or with a handler behind a |, which the limit of 1 stops"
+	switch {
+	case pattern == nil:
+		return &Need{Why: "kernel.core_pattern cannot be read", Fix: fix}
+	case strings.HasPrefix(*pattern, "@"):
+		return &Need{Why: "kernel.core_pattern is a socket, which no limit keeps a core from", Fix: fix}
+	}
+	return nil
 }
 
 func needTrial(what string, t host.Trial, fix string) *Need {
