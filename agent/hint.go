@@ -21,7 +21,7 @@ func (p *Policy) hint(v *verdict) *event.Hint {
 		if v.door == "exec-workspace" {
 			return &event.Hint{Person: "files that the agent can write are never executed by it; the bash-server runs them", Model: model}
 		}
-		return &event.Hint{Person: "if the agent needs it itself: sharness manifest, exec or route", Model: model}
+		return &event.Hint{Person: "sharness why, with its number: what would allow it, and whether that is wise", Model: model}
 	case "exec-ldso", "exec-inject":
 		return &event.Hint{Person: "only files of the manifest are mapped executable: libraries", Model: "will not change on retry; native modules from writable folders do not load here"}
 	case "exec-memfd":
@@ -33,6 +33,10 @@ func (p *Policy) hint(v *verdict) *event.Hint {
 	case "file-git":
 		return &event.Hint{Person: "protected: change it outside of a session", Model: "will not change on retry; this name is read-only"}
 	case "file-config", "file-secret", "file-meta", "exec-swap":
+		if in(v.path, p.Workspace) && p.Workspace != "" {
+			return &event.Hint{Person: "the agent itself may only read the workspace; its commands write, or workspace: {orchestrator: write}",
+				Model: "will not change on retry; write it with " + client + " -c"}
+		}
 		return &event.Hint{Model: "will not change on retry; it is outside of what this session may use"}
 	}
 	return nil

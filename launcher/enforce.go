@@ -308,7 +308,7 @@ func (r *run) watch() (err error) {
 // reportLayers says which layers hold and which doors stand open, and why.
 func (r *run) reportLayers() {
 	r.events.Send(event.Event{Type: event.SessionStart, Data: map[string]any{
-		"manifest": r.s.Manifest.Name, "kernel": r.s.Features.Kernel, "landlock_abi": r.s.Decision.Landlock.ABI, "uid": r.s.UID,
+		"manifest": r.s.Manifest.Name, "manifest_file": r.o.Path, "kernel": r.s.Features.Kernel, "landlock_abi": r.s.Decision.Landlock.ABI, "uid": r.s.UID,
 		"learn": r.s.learn != nil, "workspace": r.s.Workspace.Name(),
 	}})
 	for _, l := range r.s.Decision.Layers {

@@ -84,7 +84,7 @@ The number behind the time is what sharness why explains.`,
 
 func (f eventFilter) check() error {
 	if _, ok := sidedoor.ByID(f.door); f.door != "" && !ok {
-		return refuse("events: --door %s: no such door; sharness doctor lists them", f.door)
+		return refuse("events: --door %s: no such door; the nearest are: %s; sharness doctor lists all", f.door, strings.Join(closest(f.door, doorIDs()), ", "))
 	}
 	if f.typ != "" && !event.Type(f.typ).Known() {
 		return refuse("events: --type %s: no such type; they are: %s", f.typ, strings.Join(eventTypes(), " "))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,6 +97,10 @@ func (l *learning) tell(p *learn.Proposal, seen *learn.Observation, proposed str
 	for _, a := range p.Asked {
 		fmt.Fprintln(out, event.Escape(a))
 	}
+	if beside := l.besideServer(p.Manifest); len(beside) > 0 {
+		fmt.Fprintf(out, "new under exec, where they run with the agent's own reach: %s; what only does the model's work belongs into a sandbox: write it under route instead\n",
+			event.Escape(strings.Join(beside, ", ")))
+	}
 	if len(p.Manifest.Route) == 0 {
 		fmt.Fprintln(out, "no route: it started no shell, git or interpreter but its own in this run; one that it starts later by its path is refused, until it is learned or allowed with --route")
 	}
@@ -135,6 +140,21 @@ func (l *learning) tell(p *learn.Proposal, seen *learn.Observation, proposed str
 
 // fewChanges is how many of one kind are shown line by line where there are more than twice as many.
 const fewChanges = 3
+
+// besideServer are programs that this run adds to what the agent itself may start: the first of them, and how many more.
+func (l *learning) besideServer(m *manifest.Manifest) []string {
+	var out []string
+	for _, e := range m.Exec {
+		known := func(x manifest.Exec) bool { return x.Path == e.Path }
+		if e.Role == manifest.RoleProgram && !slices.ContainsFunc(l.closure.Exec, known) && (l.former == nil || !slices.ContainsFunc(l.former.Exec, known)) {
+			out = append(out, e.Path)
+		}
+	}
+	if n := folded(len(out)); n < len(out) {
+		out = append(out[:n], fmt.Sprintf("%d more", len(out)-n))
+	}
+	return out
+}
 
 func folded(n int) int {
 	if n > 2*fewChanges {

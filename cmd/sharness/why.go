@@ -268,7 +268,11 @@ func (t *told) fact(name string) string {
 	return word
 }
 
+// manifest is what -m takes for the manifest of the session: its name if it is the one of that name, else its file.
 func (t *told) manifest() string {
+	if file := t.fact("manifest_file"); file != "" && file != filepath.Join(manifestDir, t.fact("manifest")+".yaml") {
+		return file
+	}
 	if name := t.fact("manifest"); name != "" {
 		return name
 	}

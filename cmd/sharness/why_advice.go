@@ -11,6 +11,7 @@ import (
 
 	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/launcher/pin"
+	"github.com/sharness/sharness/launcher/resolve"
 )
 
 // advice is one line of the manifest that would change an event, with the command that writes it, and whether to. Without
@@ -37,6 +38,9 @@ func adviseOn(e *event.Event, workspace string) []advice {
 	if !e.Type.Denial() {
 		if e.Type == event.SecretRedacted && e.Data["by"] == "rule" {
 			return []advice{{"secrets: {rules: none}", "", "leave it: what a command printed had the shape of a token"}}
+		}
+		if wise := open[e.Cause]; e.Type == event.LayerOpen && wise != "" {
+			return []advice{{wise: wise}}
 		}
 		return []advice{reports[e.Type]}
 	}
@@ -193,4 +197,11 @@ var reports = map[event.Type]advice{
 	event.SessionEnd:       {wise: "nothing was refused"},
 	event.EventsLost:       {wise: "the log is not whole here: so many events were counted and not written. What was refused stayed refused"},
 	event.Heartbeat:        {wise: "nothing was refused: the log says that it is alive"},
+}
+
+// open says what it means that a session began with a door open, by who allowed it.
+var open = map[string]string{
+	resolve.AllowedByDesign:   "nothing to do: no layer of any session closes this door; its page says what it means and what bounds it",
+	resolve.AllowedByManifest: "the manifest's own word opened it: memfd: true",
+	resolve.AllowedByFlag:     "--allow-open opened it: no layer closes it on this host; sharness doctor says what the host lacks",
 }

@@ -96,3 +96,20 @@ func TestWhyShowsNothingThatATerminalObeys(t *testing.T) {
 		}
 	}
 }
+
+func TestWhyNamesTheManifestOfTheSessionAndNoOther(t *testing.T) {
+	for file, want := range map[string]string{"": "bot", "/etc/sharness/bot.yaml": "bot", "/etc/sharness/other.yaml": "/etc/sharness/other.yaml", "/srv/bot.yaml": "/srv/bot.yaml"} {
+		s := &told{start: &event.Event{Data: map[string]any{"manifest": "bot", "manifest_file": file}}}
+		if got := s.manifest(); got != want {
+			t.Errorf("%q: got %s, want %s", file, got, want)
+		}
+	}
+}
+
+func TestWhyTellsADoorThatIsOpenByDesignFromAGap(t *testing.T) {
+	for cause, want := range map[string]string{"by design": "no layer of any session", "manifest": "memfd: true", "--allow-open": "no layer closes it on this host", "": "this layer does not hold here"} {
+		if a := adviseOn(&event.Event{Type: event.LayerOpen, Door: "net-tenant", Cause: cause}, ""); len(a) != 1 || !strings.Contains(a[0].wise, want) {
+			t.Errorf("%q: got %+v, want %q", cause, a, want)
+		}
+	}
+}
