@@ -97,6 +97,7 @@ func (r *run) attend(plan *stage.Plan, v *view) (int, error) {
 		r.s.learn.Peaks.ended(u)
 	}
 	pids, memory := r.group.hits()
+	memory = memory || r.exceeded.Load()
 	for name, hit := range map[string]bool{"pids": pids, "memory": memory} {
 		if hit {
 			r.o.Notice(fmt.Sprintf("the orchestrator met its %s limit; raise limits.%s in the manifest if it was right to want more", name, name))

@@ -84,6 +84,8 @@ type run struct {
 	signals      *interrupts
 	orchestrator atomic.Pointer[domain] // nil while there is none
 	replaced     replacements
+	pulse        *pulse      // nil before there are commands
+	exceeded     atomic.Bool // pulse ended the orchestrator
 
 	failed  chan struct{} // closed when the session cannot go on
 	failing sync.Once
@@ -361,6 +363,7 @@ func (r *run) startServer(orchestrator bool) error {
 		return err
 	}
 	r.server.busy.Go(r.server.accept)
+	r.pulse = r.startPulse()
 	return nil
 }
 
@@ -514,6 +517,9 @@ func (r *run) closeSinks() {
 // close ends everything in the opposite order of start, and returns the first thing that could not be ended.
 func (r *run) close() error {
 	var errs []error
+	if r.pulse != nil {
+		r.pulse.end()
+	}
 	if r.server != nil {
 		errs = append(errs, r.server.close(), r.server.retired.finish())
 	}

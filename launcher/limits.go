@@ -75,7 +75,7 @@ const slowedBy = time.Second
 
 // limits are the bits of RecEnded.
 func (sv *server) limits(dom *domain, c *runningCommand, x exit, before met, held spaces) uint64 {
-	var bits uint64
+	bits := c.beyond()
 	set := func(bit uint64, hit bool) {
 		if hit {
 			bits |= bit

@@ -53,14 +53,15 @@ type server struct {
 
 // runningCommand is one command between RecStart and RecEnded.
 type runningCommand struct {
-	mu      sync.Mutex
-	dom     *domain
-	job     bool        // it may outlive its client
-	killed  wire.Reason // why it was killed by us
-	dead    bool        // killed before it ran
-	ended   bool        // nothing can be told to it any more
-	hints   map[wire.Hint]bool
-	signals chan int // on their way to it; closed once it has ended
+	mu       sync.Mutex
+	dom      *domain
+	job      bool        // it may outlive its client
+	killed   wire.Reason // why it was killed by us
+	dead     bool        // killed before it ran
+	exceeded uint64      // limits that pulse ended it for
+	ended    bool        // nothing can be told to it any more
+	hints    map[wire.Hint]bool
+	signals  chan int // on their way to it; closed once it has ended
 }
 
 // maxCommands bounds the commands of a session that run at once.
