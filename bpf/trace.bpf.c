@@ -456,6 +456,10 @@ static long list_step(__u32 i, void *ctx)
 		return 1;
 	}
 	n = bpf_probe_read_user_str(&s->text[off], ARG_MAX, from);
+	if (!n) { /* an empty string, before Linux 6.13: strncpy_from_user_nofault() did not count its NUL */
+		s->text[off] = 0;
+		n = 1;
+	}
 	if (n < 1 || n > ARG_MAX) {
 		l->flags |= FLAG_UNREADABLE;
 		return 1;
