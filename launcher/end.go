@@ -1,0 +1,91 @@
+package launcher
+
+import (
+	"errors"
+
+	"github.com/sharness/sharness/event"
+)
+
+// closeSinks lets go of the sinks on our side.
+func (r *run) closeSinks() {
+	for _, o := range r.opened {
+		o.File.Close()
+	}
+	r.opened = nil
+}
+
+// close ends everything in the opposite order of start, and returns the first thing that could not be ended.
+func (r *run) close() error {
+	var errs []error
+	if r.pulse != nil {
+		r.pulse.end()
+	}
+	if r.server != nil {
+		errs = append(errs, r.server.close(), r.server.retired.finish())
+	}
+	if r.bashd != nil {
+		r.bashd.stop()
+	}
+	if r.relay != nil {
+		r.relay.stop()
+	}
+	if err := r.naming.named(); err != nil {
+		r.o.Notice("what was learned of names could not be read: " + err.Error())
+	}
+	if r.netns != nil {
+		r.netns.Close()
+	}
+	if r.budget != nil {
+		errs = append(errs, r.budget.close()...)
+	}
+	if r.group != nil {
+		errs = append(errs, r.group.kill(), r.group.delete())
+	}
+	if r.watcher != nil {
+		// No process of the session is left that could make a protected name.
+		errs = append(errs, r.watcher.finish())
+		for _, line := range r.watcher.summary() {
+			r.o.Notice(line)
+		}
+	}
+	r.reportChanges()
+	if r.sink != nil {
+		r.events.Send(event.Event{Type: event.SessionEnd})
+		if err := r.sink.finish(); err != nil {
+			r.o.Notice(err.Error())
+		}
+	}
+	r.closeSinks()
+	unlock, err := lockHost()
+	errs = append(errs, err)
+	if r.helpers != nil {
+		errs = append(errs, r.helpers.kill(), r.helpers.delete())
+	}
+	if r.parent != nil {
+		errs = append(errs, r.parent.delete())
+	}
+	for _, f := range r.occupied {
+		f.Close()
+	}
+	if r.s.proof != nil {
+		errs = append(errs, r.s.proof.forget(r))
+	}
+	r.s.Close()
+	removeEmpty()
+	unlock()
+	return errors.Join(errs...)
+}
+
+// reportChanges says what is not as it was: files under integrity, and the state files that the manifest names.
+func (r *run) reportChanges() {
+	if r.before == nil {
+		return
+	}
+	for _, err := range r.s.checkIntegrity() {
+		r.o.Notice(err.Error())
+		r.events.Send(event.Event{Type: event.IntegrityChanged, Detail: err.Error()})
+	}
+	for _, line := range r.before.changes(r.s) {
+		r.o.Notice(line)
+	}
+}
