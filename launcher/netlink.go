@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -21,29 +22,43 @@ type netlinkReader struct {
 }
 
 // waiting is how many bytes wait in those of a process's network namespace, and whether there are more than are counted. What
-// has ended has none.
-func (r *netlinkReader) waiting(pid int) (total uint64, many bool) {
-	fd, err := unix.Open(fmt.Sprintf("/proc/%d/net/netlink", pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+// has ended has none; an error says that it could not be asked.
+func (r *netlinkReader) waiting(pid int) (total uint64, many bool, err error) {
+	name := fmt.Sprintf("/proc/%d/net/netlink", pid)
+	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if gone(err) {
+		return 0, false, nil
+	}
 	if err != nil {
-		return 0, false
+		return 0, false, fmt.Errorf("open %s: %w", name, err)
 	}
 	defer unix.Close(fd)
 	for read, kept := 0, 0; ; {
 		n, err := unix.Read(fd, r.buf[kept:])
-		if err != nil || n == 0 {
-			return total, false
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil && !gone(err):
+			return total, false, fmt.Errorf("read %s: %w", name, err)
+		case err != nil || n == 0:
+			return total, false, nil
 		}
 		if read += n; read > netlinkMost {
-			return total, true
+			return total, true, nil
 		}
 		lines := r.buf[:kept+n]
 		end := bytes.LastIndexByte(lines, '\n') + 1
 		total += netlinkSum(lines[:end])
 		kept = copy(r.buf[:], lines[end:])
 		if kept == len(r.buf) {
-			return total, true // no line is so long
+			return total, true, nil // no line is so long
 		}
 	}
+}
+
+// gone says whether an errno is that of a file below /proc whose process has ended.
+func gone(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ESRCH) || errors.Is(err, unix.EINVAL)
 }
 
 // netlinkSum adds up whole lines: sk, Eth, Pid, Groups, Rmem, Wmem and so on, after one that names them.

@@ -1,9 +1,12 @@
 package launcher
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestNetlinkMemoryIsReadAsTheKernelWritesIt(t *testing.T) {
@@ -19,11 +22,45 @@ func TestNetlinkMemoryIsReadAsTheKernelWritesIt(t *testing.T) {
 		}
 	}
 	var r netlinkReader
-	if _, many := r.waiting(os.Getpid()); many {
-		t.Error("this process's own network has too many sockets")
+	if _, many, err := r.waiting(os.Getpid()); many || err != nil {
+		t.Errorf("this process's own network: many %v, %v", many, err)
 	}
-	if total, many := r.waiting(1 << 30); total != 0 || many {
-		t.Errorf("nobody's: %d, %v", total, many)
+	if total, many, err := r.waiting(1 << 30); total != 0 || many || err != nil {
+		t.Errorf("nobody's: %d, %v, %v", total, many, err)
+	}
+}
+
+// Without descriptors nothing can be opened. A session whose memory cannot be looked at must not go on as if there were none.
+func TestSessionEndsWhenNetlinkMemoryCannotBeLookedAt(t *testing.T) {
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	var reader netlinkReader
+	_, _, err := reader.waiting(os.Getpid())
+	if rerr := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); rerr != nil {
+		t.Fatal(rerr)
+	}
+	if !errors.Is(err, unix.EMFILE) {
+		t.Fatalf("got %v, want EMFILE", err)
+	}
+	r := &run{failed: make(chan struct{})}
+	p := &pulse{r: r}
+	for range maxBlind - 1 {
+		p.look(err)
+	}
+	p.look(nil) // once is enough to go on
+	for range maxBlind - 1 {
+		p.look(err)
+	}
+	if r.failure() != nil {
+		t.Fatalf("ended too early: %v", r.failure())
+	}
+	if p.look(err); !errors.Is(r.failure(), unix.EMFILE) {
+		t.Errorf("got %v, want the session ended, and why", r.failure())
 	}
 }
 

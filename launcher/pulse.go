@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -15,6 +16,7 @@ import (
 const (
 	pulseTime    = 150 * time.Millisecond
 	patternEvery = 40 // pulses
+	maxBlind     = 20 // pulses in a row at which something could not be asked: then the session ends
 )
 
 // pulse is that clock.
@@ -22,6 +24,7 @@ type pulse struct {
 	r       *run
 	reader  netlinkReader
 	pattern *string
+	blind   int // pulses so far at which something could not be asked
 	stop    chan struct{}
 	work    sync.WaitGroup
 }
@@ -41,11 +44,19 @@ func (p *pulse) beat() {
 			return
 		case <-tick.C:
 		}
-		p.commands()
-		p.orchestrator()
+		p.look(errors.Join(p.commands(), p.orchestrator()))
 		if n%patternEvery == 0 {
 			p.corePattern()
 		}
+	}
+}
+
+// look ends a session in which nothing can be asked any more: memory would have no bound.
+func (p *pulse) look(err error) {
+	if err == nil {
+		p.blind = 0
+	} else if p.blind++; p.blind == maxBlind {
+		p.r.fail(fmt.Errorf("the memory of netlink sockets, which no group is charged for, cannot be looked at: %w", err))
 	}
 }
 
@@ -66,7 +77,7 @@ type held struct {
 // commands ends those that have, together with their netlink sockets, more memory than a command may have; where they share a
 // network nobody knows whose sockets they are, and all of them end. So does the one with the most, when all commands together have
 // more than the session may have.
-func (p *pulse) commands() {
+func (p *pulse) commands() (err error) {
 	sv := p.r.server
 	var all []held
 	var total uint64
@@ -75,7 +86,9 @@ func (p *pulse) commands() {
 		if shared := sv.netns != nil; shared && i > 0 {
 			h.waiting, h.many = all[0].waiting, all[0].many
 		} else {
-			h.waiting, h.many = p.reader.waiting(h.dom.pid)
+			var rerr error
+			h.waiting, h.many, rerr = p.reader.waiting(h.dom.pid)
+			err = errors.Join(err, rerr)
 			total += h.waiting
 		}
 		if all = append(all, h); h.waiting > all[most].waiting {
@@ -96,6 +109,7 @@ func (p *pulse) commands() {
 	if bound := sv.budget.group.bound; !over && bound > 0 && total > netlinkFew && total+sv.budget.group.inUse() > bound {
 		all[most].c.exceed(wire.LimitSessionMemory)
 	}
+	return err
 }
 
 func (h held) over() bool { return beyond(h.waiting, h.many, h.dom.cgroup) }
@@ -106,15 +120,17 @@ func beyond(waiting uint64, many bool, cg *cgroup) bool {
 }
 
 // orchestrator ends the orchestrator by the same measure.
-func (p *pulse) orchestrator() {
+func (p *pulse) orchestrator() error {
 	dom := p.r.orchestrator.Load()
 	if dom == nil {
-		return
+		return nil
 	}
-	if waiting, many := p.reader.waiting(dom.pid); beyond(waiting, many, dom.cgroup) {
+	waiting, many, err := p.reader.waiting(dom.pid)
+	if beyond(waiting, many, dom.cgroup) {
 		p.r.exceeded.Store(true)
 		dom.kill()
 	}
+	return err
 }
 
 // corePattern tells that the host's core_pattern is another: it was looked at when the session started.

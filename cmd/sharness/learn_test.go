@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -20,6 +21,8 @@ import (
 
 	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/internal/kerneltest"
+	"github.com/sharness/sharness/launcher/pin"
+	"github.com/sharness/sharness/manifest"
 )
 
 // TestLearn runs testdata/learn*.txtar: an agent is learned, and then enforced with what was learned. Commands beside those
@@ -324,5 +327,23 @@ func TestNamesOfARunAreNotFollowedThroughThisProcess(t *testing.T) {
 		if got, err := realOutside(name); err != nil || got != want {
 			t.Errorf("%s: got %s, %v, want %s", name, got, err, want)
 		}
+	}
+}
+
+func TestLearnNamesTheProgramsThatItAddsToTheAgentsOwn(t *testing.T) {
+	program := func(path string, role manifest.Role) manifest.Exec { return manifest.Exec{Path: path, Role: role} }
+	l := &learning{closure: &pin.Closure{Exec: []manifest.Exec{program("/opt/agent", manifest.RoleProgram)}},
+		former: &manifest.Manifest{Exec: []manifest.Exec{program("/usr/bin/known", manifest.RoleProgram)}}}
+	m := &manifest.Manifest{Exec: []manifest.Exec{program("/opt/agent", manifest.RoleProgram), program("/usr/bin/known", manifest.RoleProgram),
+		program("/usr/bin/curl", manifest.RoleProgram), program("/opt/script", manifest.RoleScript)}}
+	if got := l.besideServer(m); !slices.Equal(got, []string{"/usr/bin/curl"}) {
+		t.Errorf("got %q, want curl alone", got)
+	}
+	l.former = nil
+	for i := range 40 {
+		m.Exec = append(m.Exec, program(fmt.Sprintf("/usr/bin/p%02d", i), manifest.RoleProgram))
+	}
+	if got := l.besideServer(m); len(got) > 12 || !strings.HasSuffix(got[len(got)-1], " more") {
+		t.Errorf("got %q, want the first few, and how many more", got)
 	}
 }
