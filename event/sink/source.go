@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -36,14 +37,21 @@ func (s *source) read(out chan<- *event.Event) error {
 		return err
 	}
 	buf := make([]byte, event.MaxBytes+1) // one more, to tell a datagram that is too long
+	busy := false                         // events came, and may go on to
 	for {
-		n, err := receive(raw, buf)
+		n, err := receive(raw, buf, busy)
+		if errors.Is(err, unix.EAGAIN) {
+			time.Sleep(gather)
+			busy = false
+			continue
+		}
 		if errors.Is(err, io.EOF) || errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, os.ErrClosed) {
 			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("receive events of %s: %w", s.name, err)
 		}
+		busy = true
 		e, err := event.Decode(buf[:n])
 		if err != nil || e.Type.Reserved() && !s.trusted {
 			s.bad.Add(1)
@@ -53,10 +61,15 @@ func (s *source) read(out chan<- *event.Event) error {
 	}
 }
 
+// gather is how long a reader that has read all there is lets more come before it waits for it. The first event after a
+// pause is taken at once; of the many of a busy session each would wake this process, which costs more than to write it.
+const gather = 20 * time.Millisecond
+
 // receive reads one datagram. Descriptors sent along are refused by giving them no room: the kernel drops them.
+// With busy it does not wait: when there is none it returns EAGAIN.
 func receive(raw interface {
 	Read(func(uintptr) bool) error
-}, buf []byte) (int, error) {
+}, buf []byte, busy bool) (int, error) {
 	var n int
 	var rerr error
 	err := raw.Read(func(fd uintptr) bool {
@@ -67,7 +80,7 @@ func receive(raw interface {
 		if rerr == nil && n == 0 {
 			rerr = io.EOF
 		}
-		return rerr != unix.EAGAIN && rerr != unix.EINTR
+		return (busy || rerr != unix.EAGAIN) && rerr != unix.EINTR
 	})
 	if err != nil {
 		return 0, err

@@ -130,7 +130,7 @@ func childTimes(text string) (total time.Duration, err error) {
 }
 
 // idleAfter is when a process of ours has given back what only its last work needed (internal/lean), and a little more.
-const idleAfter = 12 * time.Second
+const idleAfter = 15 * time.Second
 
 // memory says what the session's own processes take when nothing has run for a while, and what the kernel takes for a sandbox beyond a plain process.
 func (h *host) memory(g group) error {
