@@ -193,6 +193,9 @@ func TestRefusedCommandExitsTwoWithTheReason(t *testing.T) {
 func TestStoppedClientStopsItsCommandAndGoesOn(t *testing.T) {
 	s := start(t, Config{}, inProcess)
 	cmd := s.command("-c", "echo ready; read x; echo got $x")
+	// In a group of its own, whose parent is this process: an orphaned group, as this one is when whoever started the tests has
+	// ended, nobody could continue, and SIGTSTP stops nobody in it (setpgid(2)).
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, _ := cmd.StdinPipe()
 	r := s.begin(cmd)
 	cmd.Process.Signal(syscall.SIGTSTP)
