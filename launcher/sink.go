@@ -164,7 +164,7 @@ func startSink(sp *spawner, s *Session, opened []sink.Opened, secrets []bashserv
 			return nil, errors.Join(err, k.closeFeeds())
 		}
 		k.ends[i] = send
-		k.feeds = append(k.feeds, sink.Feed{Name: feedNames[i], File: receive, Trusted: i == feedSupervisor})
+		k.feeds = append(k.feeds, sink.Feed{Name: feedNames[i], File: receive, Trusted: i == feedSupervisor, Gather: i == feedBashd})
 	}
 	k.events = sink.NewSender(k.ends[feedSupervisor], feedNames[feedSupervisor])
 	var err error

@@ -21,6 +21,7 @@ type Source struct {
 	FD      int    `json:"fd"`
 	Name    string `json:"name"`
 	Trusted bool   `json:"trusted,omitempty"` // may say what the session says about itself: the supervisor alone
+	Gather  bool   `json:"gather,omitempty"`  // says much that is not urgent: it is read every few milliseconds
 }
 
 // Target is one opened sink.
@@ -50,6 +51,7 @@ type Feed struct {
 	Name    string
 	File    *os.File
 	Trusted bool
+	Gather  bool
 }
 
 // configFD is where the collecting process finds its Config, and where Arrange leaves room for it.
@@ -67,12 +69,13 @@ func Arrange(session string, feeds []Feed, sinks []Opened, control *os.File) (Co
 		c.Control = 3
 	}
 	next := func(f *os.File) int { files = append(files, f); return 2 + len(files) }
-	c.Sources = append(c.Sources, Source{FD: 4, Name: feeds[0].Name, Trusted: feeds[0].Trusted})
+	source := func(f Feed, fd int) Source { return Source{FD: fd, Name: f.Name, Trusted: f.Trusted, Gather: f.Gather} }
+	c.Sources = append(c.Sources, source(feeds[0], 4))
 	for _, s := range sinks {
 		c.Sinks = append(c.Sinks, Target{FD: next(s.File), Kind: s.Spec.Kind, Name: s.Spec.String()})
 	}
 	for _, f := range feeds[1:] {
-		c.Sources = append(c.Sources, Source{FD: next(f.File), Name: f.Name, Trusted: f.Trusted})
+		c.Sources = append(c.Sources, source(f, next(f.File)))
 	}
 	return c, files, nil
 }

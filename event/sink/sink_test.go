@@ -290,6 +290,39 @@ func TestSenderNeverWaitsAndReportsItsLosses(t *testing.T) {
 	}
 }
 
+// One that gathers waits between its looks, and misses nothing: neither what comes meanwhile nor what comes after a longer pause.
+func TestSourceThatGathersHandsEveryEventOn(t *testing.T) {
+	send, receive, err := Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewSender(send, "bashd")
+	src, err := newSource(Source{FD: dup(t, receive), Name: "bashd", Gather: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(chan *event.Event)
+	go func() { defer close(out); _ = src.read(out) }()
+	const n = 30
+	go func() {
+		for i := range n {
+			s.Send(event.Event{Type: event.CommandStart, Command: &event.Command{ID: uint64(i)}})
+			time.Sleep(gather / 4 * time.Duration(i%10))
+		}
+		_ = s.Close()
+	}()
+	next := uint64(0)
+	for e := range out {
+		if e.Command == nil || e.Command.ID != next {
+			t.Fatalf("got %+v, want command %d", e, next)
+		}
+		next++
+	}
+	if next != n {
+		t.Errorf("got %d events, want %d", next, n)
+	}
+}
+
 func TestNilSenderSendsNothing(t *testing.T) {
 	var s *Sender
 	s.Send(denied("/bin/sh"))
@@ -442,7 +475,7 @@ func TestConfigRefuses(t *testing.T) {
 
 func TestArrangeNumbersWhatExecGives(t *testing.T) {
 	f := func() *os.File { return os.Stdin }
-	c, files, err := Arrange("s", []Feed{{"supervisor", f(), true}, {"bashd", f(), false}},
+	c, files, err := Arrange("s", []Feed{{Name: "supervisor", File: f(), Trusted: true}, {Name: "bashd", File: f(), Gather: true}},
 		[]Opened{{Spec{Kind: File, Path: "/l"}, f()}, {Spec{Kind: Terminal}, f()}}, f())
 	if err != nil {
 		t.Fatal(err)
@@ -458,6 +491,9 @@ func TestArrangeNumbersWhatExecGives(t *testing.T) {
 	want := "[4 8 6 7 3]"
 	if got := fmt.Sprint(again.FDs()); got != want || len(files) != 6 || files[2] != nil {
 		t.Errorf("got descriptors %s, %d files, want %s, 6, with room for the configuration", got, len(files), want)
+	}
+	if s := again.Sources; !s[0].Trusted || s[0].Gather || s[1].Trusted || !s[1].Gather {
+		t.Errorf("got %+v: the first is trusted, the second gathers", s)
 	}
 	if err := again.check(); err != nil {
 		t.Error(err)

@@ -18,6 +18,7 @@ type source struct {
 	file    *os.File
 	name    string
 	trusted bool
+	gathers bool
 	bad     atomic.Uint64 // datagrams that were no event, or none this producer may send
 }
 
@@ -26,7 +27,7 @@ func newSource(s Source) (*source, error) {
 	if err := unix.SetNonblock(s.FD, true); err != nil {
 		return nil, fmt.Errorf("events of %s: descriptor %d: %w", s.Name, s.FD, err)
 	}
-	return &source{file: os.NewFile(uintptr(s.FD), "events of "+s.Name), name: s.Name, trusted: s.Trusted}, nil
+	return &source{file: os.NewFile(uintptr(s.FD), "events of "+s.Name), name: s.Name, trusted: s.Trusted, gathers: s.Gather}, nil
 }
 
 // read hands every event to out until the last sender is gone, the file is closed or its deadline passes. When out is
@@ -37,7 +38,7 @@ func (s *source) read(out chan<- *event.Event) error {
 		return err
 	}
 	buf := make([]byte, event.MaxBytes+1) // one more, to tell a datagram that is too long
-	busy := false                         // events came, and may go on to
+	busy := false                         // of a source that gathers: events came, and may go on to
 	for {
 		n, err := receive(raw, buf, busy)
 		if errors.Is(err, unix.EAGAIN) {
@@ -51,7 +52,7 @@ func (s *source) read(out chan<- *event.Event) error {
 		if err != nil {
 			return fmt.Errorf("receive events of %s: %w", s.name, err)
 		}
-		busy = true
+		busy = s.gathers
 		e, err := event.Decode(buf[:n])
 		if err != nil || e.Type.Reserved() && !s.trusted {
 			s.bad.Add(1)
@@ -61,8 +62,9 @@ func (s *source) read(out chan<- *event.Event) error {
 	}
 }
 
-// gather is how long a reader that has read all there is lets more come before it waits for it. The first event after a
-// pause is taken at once; of the many of a busy session each would wake this process, which costs more than to write it.
+// gather is how long the reader of a source that gathers, when it has read all there is, lets more come before it waits for it.
+// The first event after a pause is taken at once; of the two that each command of a busy session makes each would wake this
+// process, which costs more than to write it.
 const gather = 20 * time.Millisecond
 
 // receive reads one datagram. Descriptors sent along are refused by giving them no room: the kernel drops them.
