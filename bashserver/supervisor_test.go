@@ -128,6 +128,13 @@ func start(t testing.TB, cfg Config, run func(*supervisor, *os.File, *os.File), 
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &supervisor{t: t, dir: dir, sock: filepath.Join(dir, "bash.sock"), jobs: map[uint64]*exec.Cmd{},
 		done: map[uint64]bool{}, killed: make(chan wire.Reason, 16)}
+	t.Cleanup(func() { // a job is not ended by its client's end
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, cmd := range s.jobs {
+			syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		}
+	})
 	cfg.ClientPath, cfg.WorkspaceRoot, cfg.Home = client, dir, dir
 	s.cfg = cfg
 	for _, o := range opts {
