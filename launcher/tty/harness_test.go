@@ -23,6 +23,9 @@ func TestMain(m *testing.M) {
 		os.Exit(supervisor(os.Args[1]))
 	case "stage":
 		os.Exit(stage(os.Args[1]))
+	case "patient":
+		patient()
+		return
 	}
 	os.Exit(m.Run())
 }
@@ -41,6 +44,30 @@ func openPty() (master, slave *os.File, err error) {
 		return nil, nil, errno
 	}
 	return os.NewFile(uintptr(m), "master"), os.NewFile(s, "slave"), nil
+}
+
+// patient waits for a line, and says when it was continued or interrupted: a key that is typed before that may stop a
+// target that is stopped, which has no effect. A shell would not do: one that is about to read when SIGCONT comes runs its
+// trap after the line.
+func patient() {
+	signals := make(chan os.Signal, 16)
+	signal.Notify(signals, syscall.SIGCONT, syscall.SIGINT)
+	go func() {
+		for s := range signals {
+			if s == syscall.SIGINT {
+				fmt.Println("interrupted")
+				os.Exit(0)
+			}
+			fmt.Println("awake")
+		}
+	}()
+	fmt.Println("ready")
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		if lines.Text() != "" {
+			fmt.Println("got-" + lines.Text())
+			return
+		}
+	}
 }
 
 // supervisor runs a script for sh the way enforce runs its target.
@@ -166,8 +193,13 @@ func stage(script string) int {
 	unix.CloseOnExec(3)
 	signal.Ignore(unix.SIGTTOU)
 	const terminal = 4
+	self, err := os.Executable()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "stage:", err)
+		return 125
+	}
 	cmd := exec.Command("/bin/sh", "-c", script)
-	cmd.Env = append(os.Environ(), "TTY_ROLE=")
+	cmd.Env = append(os.Environ(), "TTY_ROLE=", "SELF="+self)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if os.Getenv("START") != "" {
@@ -177,7 +209,7 @@ func stage(script string) int {
 	// SIGTTOU ignored would be inherited across exec.
 	restoreTTOU := func() { signal.Ignore(unix.SIGTTOU) }
 	signal.Reset(unix.SIGTTOU)
-	err := cmd.Start()
+	err = cmd.Start()
 	restoreTTOU()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "stage:", err)

@@ -15,9 +15,8 @@ import (
 // be taken for the target's output. Targets wait in read: a shell that is about to start a command when the signal comes
 // may lose it (trap), or sit in vfork behind a child that has stopped before its exec.
 
-// patient waits for a line, and says when it was continued: a key that is typed before that may stop a target that is
-// stopped, which has no effect.
-const patient = `trap "echo aw""ake" CONT; echo rea""dy; while ! read x || test -z "$x"; do :; done; echo g""ot-$x`
+// waitPatiently starts the target of the role "patient" in a script.
+const waitPatiently = `TTY_ROLE=patient exec "$SELF"`
 
 func TestCtrlCReachesTheTargetAlone(t *testing.T) {
 	u := login(t)
@@ -34,7 +33,7 @@ func TestCtrlCReachesTheTargetAlone(t *testing.T) {
 func TestCtrlZGivesTheShellItsTerminalAndFgTakesItBack(t *testing.T) {
 	u := login(t)
 	before := u.modes()
-	u.types("$T '" + patient + "'\n")
+	u.types("$T '" + waitPatiently + "'\n")
 	u.expect("ready")
 	for range 3 {
 		u.types("\x1a")
@@ -255,7 +254,7 @@ func TestPagerKeepsItsKeys(t *testing.T) {
 func TestCtrlCAndCtrlZReachAPipeline(t *testing.T) {
 	u := login(t)
 	before := u.modes()
-	u.types("$T 'exec </dev/tty; trap \"echo in\"\"terrupted; exit\" INT; " + patient + "' | cat\n")
+	u.types("$T 'exec </dev/tty; " + waitPatiently + "' | cat\n")
 	u.expect("awake") // it has asked for the terminal and got it
 	u.types("\x1a")
 	u.expect("Stopped")
@@ -305,7 +304,7 @@ func TestStopWithoutAShellGoesOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := attachUser(t, exec.Command(self, patient), "TTY_ROLE=supervisor")
+	u := attachUser(t, exec.Command(self, waitPatiently), "TTY_ROLE=supervisor")
 	u.expect("ready")
 	u.waitRaw()
 	u.types("\x1a")
