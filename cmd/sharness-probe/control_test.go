@@ -4,16 +4,20 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/json"
+	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/sharness/sharness/internal/kerneltest"
 	"github.com/sharness/sharness/internal/sidedoor/attempt"
 	"github.com/sharness/sharness/internal/sidedoor/bait"
+	"github.com/sharness/sharness/internal/sidedoor/probe"
 )
 
 // stranger is a uid that nobody has: an ordinary user without any file, group or process of its own.
@@ -112,6 +116,7 @@ func controls(t *testing.T, name string) {
 		t.Fatal(err)
 	}
 
+	others := neighbour(t, dir)
 	cmd := exec.Command(build(t, name), "--bait", file, "--control")
 	cmd.Dir = workspace
 	cmd.Env = append(planted.Env, "HOME="+state, "PATH=/usr/bin:/bin")
@@ -130,6 +135,28 @@ func controls(t *testing.T, name string) {
 	if len(planted.Arrived()) == 0 {
 		t.Error("nothing arrived at the bait: it would not notice an attack either")
 	}
+	others.SetDeadline(time.Now().Add(50 * time.Millisecond)) // one in the past would not look
+	if _, err := others.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("accept at the bait of others: %v, want nothing to have come: their prove would take it for an attack", err)
+	}
+}
+
+// neighbour is the bait of a prove that runs at the same time.
+func neighbour(t *testing.T, dir string) *net.UnixListener {
+	t.Helper()
+	path := filepath.Join(dir, "others", probe.StreamName)
+	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	if err := os.Chmod(path, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 func results(t *testing.T, out []byte) map[string]attempt.Result {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sharness/sharness/internal/sidedoor/probe"
 )
 
 func dialUnix(path string, kind int) (int, error) {
@@ -107,8 +109,8 @@ func unixSockets() []Attempt {
 	return a
 }
 
-// scanSockets connects to every socket in sight beside the bash-server's, which is there to be connected to. It looks
-// at a bounded number of names.
+// scanSockets connects to every socket in sight beside the bash-server's, which is there to be connected to, and bait of
+// others. It looks at a bounded number of names.
 func scanSockets(t *Target) Outcome {
 	const maxNames = 20000
 	names, found := 0, 0
@@ -119,7 +121,7 @@ func scanSockets(t *Target) Outcome {
 			if names > maxNames {
 				return fs.SkipAll
 			}
-			if err != nil || d.Type()&fs.ModeSocket == 0 || path == serverSocket() {
+			if err != nil || d.Type()&fs.ModeSocket == 0 || path == serverSocket() || d.Name() == probe.StreamName && path != t.Stream {
 				return nil
 			}
 			found++

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/sharness/sharness/internal/sidedoor/probe"
 )
 
 // ports listens on the host's loopback by TCP, MPTCP and UDP.
@@ -36,12 +38,9 @@ func (p *Planted) ports() error {
 	return nil
 }
 
-// stream is the name of a socket to which everyone may connect.
-const stream = "stream.sock"
-
 // socketEnv are the variables by which programs find somebody else's daemon, as if all of these were the socket in dir.
 func socketEnv(dir string) []string {
-	sock := filepath.Join(dir, stream)
+	sock := filepath.Join(dir, probe.StreamName)
 	return []string{
 		"SSH_AUTH_SOCK=" + sock, "GPG_AGENT_INFO=" + sock + ":1:1", "DBUS_SESSION_BUS_ADDRESS=unix:path=" + sock, "DOCKER_HOST=unix://" + sock,
 		"DISPLAY=" + sock, "WAYLAND_DISPLAY=" + sock, "XAUTHORITY=" + sock, "XDG_RUNTIME_DIR=" + dir, "TMUX=" + sock + ",1,0", "STY=1." + sock, "KUBECONFIG=" + sock,
@@ -51,7 +50,7 @@ func socketEnv(dir string) []string {
 
 // unixSockets listens by pathname and by abstract name.
 func (p *Planted) unixSockets() error {
-	p.Bait.Stream, p.Bait.Datagram = filepath.Join(p.config.Dir, stream), filepath.Join(p.config.Dir, "datagram.sock")
+	p.Bait.Stream, p.Bait.Datagram = filepath.Join(p.config.Dir, probe.StreamName), filepath.Join(p.config.Dir, "datagram.sock")
 	p.Bait.Abstract = "sharness-" + p.Bait.SecretValue
 	for _, s := range []struct{ network, address string }{
 		{"unix", p.Bait.Stream}, {"unix", "@" + p.Bait.Abstract}, {"unixpacket", "@" + p.Bait.Abstract + "-seqpacket"},
@@ -83,7 +82,7 @@ func (p *Planted) accept(name string, l net.Listener) {
 			if err != nil {
 				return
 			}
-			p.note("a connection to %s", name)
+			p.note("a connection to %s%s", name, peer(c))
 			c.Close()
 		}
 	}()
@@ -92,6 +91,23 @@ func (p *Planted) accept(name string, l net.Listener) {
 		<-done
 		return err
 	})
+}
+
+// peer says who connected to a unix socket (SO_PEERCRED, unix(7)).
+func peer(c net.Conn) string {
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return ""
+	}
+	raw, err := u.SyscallConn()
+	if err != nil {
+		return ""
+	}
+	var cred *unix.Ucred
+	if cerr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); cerr != nil || err != nil {
+		return ""
+	}
+	return fmt.Sprintf(", by process %d of uid %d", cred.Pid, cred.Uid)
 }
 
 func (p *Planted) receive(name string, c net.PacketConn) {

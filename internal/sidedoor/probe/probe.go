@@ -71,6 +71,10 @@ const (
 // PayloadStatus is how code that must not run exits: no errno and no shell uses it.
 const PayloadStatus = 219
 
+// StreamName is the socket of bait to which everyone may connect. An attempt on whatever can be found passes by that of
+// others: it would arrive there as their attacker.
+const StreamName = "sharness-bait.sock"
+
 // Bait names what was planted outside of the domain, so that an attempt has something to reach. A zero field means
 // that there is no such bait, and its attempts are impossible.
 type Bait struct {
