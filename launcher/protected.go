@@ -20,7 +20,10 @@ const protectedRoot = "/var/lib/sharness/protected"
 // record is where the repositories of one workspace are kept: by its path, and by its device and inode. A folder that is
 // moved is known by the second, one whose device number changes with each boot (btrfs, NFS) by the first. A record of
 // something else that had the same name does no harm: what is not there any more is forgotten.
-type record struct{ files [2]string }
+type record struct {
+	dir   string
+	files [2]string
+}
 
 func openRecord(dir string, workspace *os.File) (*record, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -36,7 +39,7 @@ func openRecord(dir string, workspace *os.File) (*record, error) {
 	if err := unix.Fstat(int(workspace.Fd()), &st); err != nil {
 		return nil, fmt.Errorf("protected paths: fstat %s: %w", workspace.Name(), err)
 	}
-	return &record{[2]string{
+	return &record{dir, [2]string{
 		filepath.Join(dir, fmt.Sprintf("path-%x.json", sha256.Sum256([]byte(workspace.Name())))),
 		filepath.Join(dir, fmt.Sprintf("inode-%x-%d.json", st.Dev, st.Ino)),
 	}}, nil
@@ -70,6 +73,8 @@ func (r *record) read() (*protect.Set, error) {
 
 // write replaces both files with what this session found, which holds all of read that is still there. The repository at
 // the top is found by its name in any case: where there is no other, nothing is kept.
+//
+// The host's lock is held: what another session removes when it is empty, the folder, may have gone since openRecord.
 func (r *record) write(set *protect.Set) error {
 	var repos []protect.Repo
 	for _, repo := range set.Repos {
@@ -88,11 +93,7 @@ func (r *record) write(set *protect.Set) error {
 			}
 			continue
 		}
-		tmp := name + ".new"
-		if err := os.WriteFile(tmp, b.Bytes(), 0o600); err != nil {
-			return fmt.Errorf("protected paths: keep for the next session: %w", err)
-		}
-		if err := os.Rename(tmp, name); err != nil {
+		if err := errors.Join(os.MkdirAll(r.dir, 0o700), writeFileAtomic(name, b.Bytes(), 0o600)); err != nil {
 			return fmt.Errorf("protected paths: keep for the next session: %w", err)
 		}
 	}

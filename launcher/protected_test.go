@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,6 +51,28 @@ func TestRecordIsFoundAfterAMoveAndAfterACopy(t *testing.T) {
 	}
 	if got, err := open(filepath.Join(at, "other")).read(); err != nil || len(got.Repos) != 0 {
 		t.Errorf("another folder: got %+v, %v", got, err)
+	}
+}
+
+// A session of prove that ends removes the folder when nothing is in it.
+func TestRecordIsKeptInAFolderThatHasGone(t *testing.T) {
+	kerneltest.RequireRoot(t)
+	ws, err := os.Open(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ws.Close()
+	dir := filepath.Join(t.TempDir(), "protected")
+	r, err := openRecord(dir, ws)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []protect.Repo{{Rel: "store.git", GitDir: "store.git"}}
+	if err := errors.Join(os.Remove(dir), r.write(&protect.Set{Repos: want})); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := r.read(); err != nil || !slices.Equal(got.Repos, want) {
+		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 }
 

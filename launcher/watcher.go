@@ -62,11 +62,8 @@ const watcherTime = 60 * time.Second
 func startWatcher(sp *spawner, s *Session, events *sink.Sender, end *os.File, onHint func(uint64), onReplaced func(int), lost func(error)) (*watcher, error) {
 	w := &watcher{sp: sp, s: s, events: events, end: end, onHint: onHint, onReplaced: onReplaced,
 		dir: filepath.Join(quarantineRoot, s.ID), started: time.Now()}
-	if err := os.MkdirAll(quarantineRoot, 0o711); err != nil {
-		return nil, fmt.Errorf("quarantine: %w", err)
-	}
-	if err := errors.Join(os.Mkdir(w.dir, 0o700), os.Lchown(w.dir, s.User.UID, s.User.GID)); err != nil {
-		return nil, fmt.Errorf("quarantine: %w", err)
+	if err := w.makeFolders(); err != nil {
+		return nil, err
 	}
 	if err := w.remember(); err != nil {
 		w.stop()
@@ -79,7 +76,7 @@ func startWatcher(sp *spawner, s *Session, events *sink.Sender, end *os.File, on
 	}
 	// With protect: none nothing was looked for, so nothing is known that was not before.
 	if s.Manifest.Workspace.Protect != manifest.ProtectNone {
-		if err := w.record.write(w.set); err != nil {
+		if err := w.keepRecord(); err != nil {
 			w.stop()
 			return nil, err
 		}
@@ -94,6 +91,31 @@ func startWatcher(sp *spawner, s *Session, events *sink.Sender, end *os.File, on
 	return w, nil
 }
 
+// makeFolders holds the host's lock: a session that ends removes the folders above when they are empty.
+func (w *watcher) makeFolders() error {
+	unlock, err := lockHost()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := errors.Join(os.MkdirAll(quarantineRoot, 0o711), os.Mkdir(w.dir, 0o700), os.Lchown(w.dir, w.s.User.UID, w.s.User.GID)); err != nil {
+		return fmt.Errorf("quarantine: %w", err)
+	}
+	if w.record, err = openRecord(protectedRoot, w.s.Workspace); err != nil {
+		os.Remove(w.dir)
+	}
+	return err
+}
+
+func (w *watcher) keepRecord() error {
+	unlock, err := lockHost()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return w.record.write(w.set)
+}
+
 // remember reads what must be known of the workspace before anybody changes it.
 func (w *watcher) remember() error {
 	var st unix.Stat_t
@@ -101,10 +123,6 @@ func (w *watcher) remember() error {
 		return fmt.Errorf("fstat workspace: %w", err)
 	}
 	w.mode = st.Mode
-	var err error
-	if w.record, err = openRecord(protectedRoot, w.s.Workspace); err != nil {
-		return err
-	}
 	set, err := w.record.read()
 	if err != nil {
 		return err
