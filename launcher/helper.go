@@ -148,9 +148,9 @@ func (sp *spawner) startHelper(h helperSpec) (*helperProcess, error) {
 func (sp *spawner) inHelpers(fn func(cgroupFD int) error) error {
 	return sp.do(func() error {
 		if sp.helpers == nil {
-			return fn(-1)
+			return drowsy(func() error { return fn(-1) })
 		}
-		return sp.helpers.with(fn)
+		return sp.helpers.with(func(cgroupFD int) error { return drowsy(func() error { return fn(cgroupFD) }) })
 	})
 }
 

@@ -7,11 +7,15 @@ import (
 	"runtime"
 	"syscall"
 
+	"github.com/sharness/sharness/internal/lean"
 	"golang.org/x/sys/unix"
 )
 
 // spawner starts every child of the supervisor from one thread that lives as long as the process. PDEATHSIG is tied to
 // the thread that forks, not to the process (prctl(2)): from any other thread the children would die with a goroutine.
+//
+// The thread keeps the timer slack that the supervisor was started with, which its children inherit: the programs of a
+// domain are to find the host's.
 type spawner struct {
 	work    chan func()
 	helpers *cgroup // where helpers are born; nil: where we are
@@ -21,6 +25,7 @@ func newSpawner() *spawner {
 	sp := &spawner{work: make(chan func())}
 	go func() {
 		runtime.LockOSThread()
+		lean.SetThreadSlack(lean.Drowse())
 		for fn := range sp.work {
 			fn()
 		}
@@ -33,6 +38,14 @@ func (sp *spawner) do(fn func() error) error {
 	done := make(chan error, 1)
 	sp.work <- func() { done <- fn() }
 	return <-done
+}
+
+// drowsy runs fn, which starts one of our own Go programs, with the slack that it is to have.
+func drowsy(fn func() error) error {
+	slack := lean.ThreadSlack()
+	lean.SetThreadSlack(lean.Slack)
+	defer lean.SetThreadSlack(slack)
+	return fn()
 }
 
 // inNetNS runs fn, which starts a process, with the calling thread in another network namespace. A thread that cannot
