@@ -1,10 +1,11 @@
 package launcher
 
 import (
+	"bytes"
 	"fmt"
 	"os"
-	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -132,8 +133,24 @@ func (n *netspaces) close() {
 // connection can linger, and sockets.
 var netFiles = []string{"dev", "sockstat"}
 
-// hostwide are the numbers in sockstat that are of the whole machine.
-var hostwide = regexp.MustCompile(`(orphan|alloc|mem|memory) \d+`)
+// hostwide are the numbers in sockstat, by the words before them, that are of the whole machine.
+var hostwide = []string{"orphan", "alloc", "mem", "memory"}
+
+// withoutHostwide writes the words of sockstat but for those numbers.
+func withoutHostwide(b *strings.Builder, data []byte) {
+	skip := false
+	for word := range bytes.FieldsSeq(data) {
+		switch {
+		case skip:
+			skip = false
+		case slices.Contains(hostwide, string(word)):
+			skip = true
+		default:
+			b.Write(word)
+			b.WriteByte(' ')
+		}
+	}
+}
 
 // state is all that a namespace says of itself: a file of /proc/PID/net is of the namespace in which it was opened.
 func (ns *netspace) state() (string, error) {
@@ -144,11 +161,11 @@ func (ns *netspace) state() (string, error) {
 		if err != nil {
 			return "", fmt.Errorf("read %s: %w", name, err)
 		}
-		data := buf[:n]
 		if name == "sockstat" {
-			data = hostwide.ReplaceAll(data, nil)
+			withoutHostwide(&b, buf[:n])
+		} else {
+			b.Write(buf[:n])
 		}
-		b.Write(data)
 	}
 	return b.String(), nil
 }

@@ -195,7 +195,7 @@ func (v *view) devices(shm string) error {
 // tmux and test suites have a dozen.
 const devptsData = "newinstance,ptmxmode=0666,mode=0620,max=64"
 
-// maskedProc and readOnlyProc are what of /proc reaches beyond the namespaces: the list of the OCI runtimes, and
+// maskedProc and, for the orchestrator, readOnlyProc are what of /proc reaches beyond the namespaces: the list of the OCI runtimes, and
 // sysrq-trigger and the sysctls read-only.
 var (
 	maskedProc = []string{

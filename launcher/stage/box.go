@@ -222,7 +222,11 @@ func (p *Plan) boxSteps(s *Steps) (rules []int, err error) {
 		s.add(opMask, 0, 0, path)
 	}
 	for _, path := range p.ReadProc {
-		s.add(opBind, unix.MOUNT_ATTR_RDONLY, 1, path)
+		if path == p.own(path) {
+			s.add(opSeal, 0, 0, path)
+		} else {
+			s.add(opBind, unix.MOUNT_ATTR_RDONLY, 1, path)
+		}
 	}
 	s.add(opSeal, 0, 0, "/")
 	for _, r := range p.Landlock.Paths {
