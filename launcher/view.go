@@ -199,9 +199,9 @@ const devptsData = "newinstance,ptmxmode=0666,mode=0620,max=64"
 // sysrq-trigger and the sysctls read-only.
 var (
 	maskedProc = []string{
-		"/proc/acpi", "/proc/asound", "/proc/config.gz", "/proc/interrupts", "/proc/kallsyms", "/proc/kcore", "/proc/keys", "/proc/key-users",
+		"/proc/acpi/", "/proc/asound/", "/proc/config.gz", "/proc/interrupts", "/proc/kallsyms", "/proc/kcore", "/proc/keys", "/proc/key-users",
 		"/proc/kmsg", "/proc/kpagecgroup", "/proc/kpagecount", "/proc/kpageflags", "/proc/latency_stats", "/proc/modules", "/proc/sched_debug",
-		"/proc/scsi", "/proc/slabinfo", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/vmallocinfo", "/sys",
+		"/proc/scsi/", "/proc/slabinfo", "/proc/sysrq-trigger", "/proc/timer_list", "/proc/vmallocinfo", "/sys/",
 	}
 	readOnlyProc = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/tty", "/proc/driver"}
 )

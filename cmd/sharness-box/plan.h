@@ -21,7 +21,7 @@ enum {
 	OP_BIND,      // a: attributes to set, b: that it is gone is no error; path, bound onto itself
 	OP_SLOT,      // file, target
 	OP_SYSCTL,    // path, value
-	OP_MASK,      // path
+	OP_MASK,      // a: a folder; path
 	OP_SEAL,      // path
 	OP_RULE,      // a: rights, b: descriptor or -1; path
 	OP_FILTER,    // a: bytes, b: sharness-box carries it itself; a filter

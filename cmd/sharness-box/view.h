@@ -33,12 +33,12 @@ static uint32_t mode_of(long fd, const char *path, long *err)
 }
 
 // mask hides a file behind /dev/null and a folder behind an empty one. What this kernel does not have needs no mask.
-static long mask(const char *path)
+//
+// The kind is known before: to undo a mount of the wrong one takes a grace period of RCU.
+static long mask(const char *path, int folder)
 {
 	// Attributes are those of what is bound.
-	long r = SYS(mount, "/dev/null", path, 0, MS_BIND, 0);
-	if (r == -ENOTDIR)
-		r = SYS(mount, VOID, path, 0, MS_BIND, 0);
+	long r = SYS(mount, folder ? VOID : "/dev/null", path, 0, MS_BIND, 0);
 	return at("proc: mask ", path, r == -ENOENT ? 0 : r);
 }
 
@@ -159,7 +159,7 @@ static long step_view(const struct op *o, uint32_t uid, const int *fds, long *ro
 	case OP_SYSCTL:
 		return sysctl(a, b);
 	case OP_MASK:
-		return mask(a);
+		return mask(a, o->a != 0);
 	case OP_SEAL:
 		return at("mount: make read-only ", a, SYS(mount_setattr, AT_FDCWD, a, 0, &readonly, sizeof readonly));
 	case OP_ATTACH:

@@ -219,7 +219,12 @@ func (p *Plan) boxSteps(s *Steps) (rules []int, err error) {
 		s.add(opSysctl, 0, 0, "/proc/sys/"+c.Path, c.Value)
 	}
 	for _, path := range p.MaskProc {
-		s.add(opMask, 0, 0, path)
+		name, folder := strings.CutSuffix(path, "/")
+		kind := uint64(0)
+		if folder {
+			kind = 1
+		}
+		s.add(opMask, kind, 0, name)
 	}
 	for _, path := range p.ReadProc {
 		if path == p.own(path) {

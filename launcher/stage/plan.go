@@ -36,7 +36,7 @@ type Plan struct {
 	Links     []Link     `json:"links"`  // made before the mounts
 	Protected *Protected `json:"protected,omitempty"`
 	Sysctls   []Sysctl   `json:"sysctls"`   // of the new namespaces, written and read back
-	MaskProc  []string   `json:"mask_proc"` // below /proc: files become /dev/null, folders an empty one
+	MaskProc  []string   `json:"mask_proc"` // files become /dev/null; folders, which end in a slash, an empty one
 	ReadProc  []string   `json:"read_proc"` // below /proc, read-only
 
 	UID      uint32           `json:"uid"`

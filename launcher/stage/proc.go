@@ -32,6 +32,7 @@ func writeSysctls(list []Sysctl) error {
 // needs no mask.
 func maskProc(mask, readOnly []string) error {
 	for _, p := range mask {
+		p = strings.TrimSuffix(p, "/")
 		fi, err := os.Lstat(p)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
