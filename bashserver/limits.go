@@ -51,12 +51,18 @@ func ended(bits uint64) bool {
 // jobTimeout is the limit on the time of a job.
 var jobTimeout = limit{wire.LimitTimeout, "job_timeout", "sandbox.background.timeout", "the job was killed after %s, the limit on its time", true}
 
+// own is the limit that a command has in the place of one: a job has a time of its own.
+func (j *job) own(l limit) limit {
+	if j.job != nil && l.bit == wire.LimitTimeout {
+		return jobTimeout
+	}
+	return l
+}
+
 // sentence says what a limit was and who can change it.
 func (j *job) sentence(l limit) string {
 	c := &j.c.s.cfg
-	if j.job != nil && l.bit == wire.LimitTimeout {
-		l = jobTimeout
-	}
+	l = j.own(l)
 	value := c.Bounds[l.name]
 	if value == "" {
 		value = "its " + l.name

@@ -26,7 +26,7 @@ func (x *layersSite) siteBait() (file, private string) {
 	if err := copyProgram("sharness-probe", static); err != nil {
 		x.t.Fatal(err)
 	}
-	p, err := bait.Plant(bait.Config{Dir: outside, Workspace: x.ws, State: state, UID: layersUID, GID: layersUID, Probe: static})
+	p, err := bait.Plant(bait.Config{Dir: outside, Workspace: x.ws, State: state, UID: layersUID, GID: layersUID, Probe: static, Unlisted: "/usr/bin/env"})
 	if err != nil {
 		x.t.Fatal(err)
 	}

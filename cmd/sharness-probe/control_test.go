@@ -106,7 +106,7 @@ func controls(t *testing.T, name string) {
 	if err := os.Chown(state, stranger, stranger); err != nil {
 		t.Fatal(err)
 	}
-	planted, err := bait.Plant(bait.Config{Dir: outside, Workspace: workspace, State: state, UID: stranger, GID: stranger, Probe: build(t, "static")})
+	planted, err := bait.Plant(bait.Config{Dir: outside, Workspace: workspace, State: state, UID: stranger, GID: stranger, Probe: build(t, "static"), Unlisted: "/usr/bin/env"})
 	if err != nil {
 		t.Fatal(err)
 	}

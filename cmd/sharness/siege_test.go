@@ -71,7 +71,7 @@ func newSiege(t *testing.T, build string, access manifest.Access) *siege {
 		t.Fatal(err)
 	}
 	s.planted, err = bait.Plant(bait.Config{Dir: filepath.Join(base, "bait"), Workspace: s.workspace, State: filepath.Join(base, "state"),
-		UID: baitUser, GID: baitUser, Probe: helper(t, "sharness-probe")})
+		UID: baitUser, GID: baitUser, Probe: helper(t, "sharness-probe"), Unlisted: "/usr/bin/env"})
 	if err != nil {
 		t.Fatal(err)
 	}

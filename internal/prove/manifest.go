@@ -1,12 +1,29 @@
 package prove
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/sharness/sharness/launcher/pin"
 	"github.com/sharness/sharness/manifest"
 )
+
+// unlisted is a program of this host that a manifest neither pins nor routes. A script that begins with "#!/usr/bin/env"
+// has that pinned.
+func unlisted(m *manifest.Manifest) string {
+	for _, name := range []string{"/usr/bin/env", "/usr/bin/true", "/usr/bin/id", "/usr/bin/ls"} {
+		real, err := filepath.EvalSymlinks(name)
+		if err != nil {
+			continue
+		}
+		if m == nil || !slices.Contains(m.Route, name) && !slices.Contains(m.Route, real) &&
+			!slices.ContainsFunc(m.Exec, func(e manifest.Exec) bool { return e.Path == name || e.Path == real }) {
+			return real
+		}
+	}
+	return ""
+}
 
 // inPlaceOf is a person's manifest with the probe in the place of its command. Workspace and state are the site's own: what
 // is attacked must not be a person's work or login. What of the state commands share goes with it.

@@ -151,7 +151,7 @@ func (p *proof) attack() (err error) {
 	if err := p.frames.Send(report.KindHeader, p.header()); err != nil {
 		return err
 	}
-	if p.s, err = newSite(limits); err != nil {
+	if p.s, err = newSite(limits, unlisted(p.o.Manifest)); err != nil {
 		return fmt.Errorf("plant bait: %w", err)
 	}
 	defer func() { err = errors.Join(err, p.s.close()) }()

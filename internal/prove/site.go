@@ -39,7 +39,7 @@ const commandTime = manifest.Timeout(4 * time.Second)
 
 // newSite plants. The folder is not below /tmp or /var/tmp: a domain may write there, and a Landlock rule reaches what is
 // mounted below.
-func newSite(limits manifest.Limits) (_ *site, err error) {
+func newSite(limits manifest.Limits, unlisted string) (_ *site, err error) {
 	s := &site{lock: -1, held: -1, limits: limits}
 	defer func() {
 		if err != nil {
@@ -89,7 +89,7 @@ func newSite(limits manifest.Limits) (_ *site, err error) {
 			return nil, err
 		}
 	}
-	if s.planted, err = bait.Plant(bait.Config{Dir: filepath.Join(s.base, "bait"), Workspace: s.workspace, State: s.state, UID: user, GID: user, Probe: s.static}); err != nil {
+	if s.planted, err = bait.Plant(bait.Config{Dir: filepath.Join(s.base, "bait"), Workspace: s.workspace, State: s.state, UID: user, GID: user, Probe: s.static, Unlisted: unlisted}); err != nil {
 		return nil, err
 	}
 	b := &s.planted.Bait

@@ -121,7 +121,7 @@ func (r *Report) summary(w io.Writer) {
 		fmt.Fprintf(w, "  %s\n", p)
 	}
 	if !r.Closed {
-		fmt.Fprintf(w, "NOT PROVEN: %d of the above is not as it has to be.\n", len(r.Problems))
+		fmt.Fprintf(w, "NOT PROVEN: not as it has to be, of the above: %d.\n", len(r.Problems))
 		return
 	}
 	but := ""

@@ -60,7 +60,10 @@ func execInject() []Attempt {
 	}
 	return append(a,
 		Attempt{door + "/map-unlisted", door, "map an unlisted program of the system executable", Opens, func(t *Target) Outcome {
-			fd, err := unix.Open("/usr/bin/env", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+			if t.Unlisted == "" {
+				return impossible("no bait")
+			}
+			fd, err := unix.Open(t.Unlisted, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 			if err != nil {
 				return judge("open", err)
 			}

@@ -60,11 +60,14 @@ func execLoader() []Attempt {
 		a = append(a, Attempt{door + "/" + id, door, what, Opens, how})
 	}
 	add("unlisted", "have ld.so load an unlisted program of the system", func(t *Target) Outcome {
-		status, out, err := run(loader, []string{loader, "/usr/bin/env", "--version"}, nil)
-		if err == nil && status == 0 {
-			return opened("/usr/bin/env ran")
+		if t.Unlisted == "" {
+			return impossible("no bait")
 		}
-		return loaded("ld.so /usr/bin/env", status, out, err)
+		status, out, err := run(loader, []string{loader, t.Unlisted, "--version"}, nil)
+		if err == nil && status == 0 {
+			return opened("%s ran", t.Unlisted)
+		}
+		return loaded("ld.so "+t.Unlisted, status, out, err)
 	})
 	add("memfd", "have ld.so load /proc/self/fd/N of a memfd", func(t *Target) Outcome { return loadMemfd(t, loader, unix.MFD_CLOEXEC) })
 	add("memfd-noexec-seal", "the same with a memfd that was sealed noexec", func(t *Target) Outcome {

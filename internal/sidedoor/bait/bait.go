@@ -27,6 +27,7 @@ type Config struct {
 	State     string
 	UID, GID  int    // whose bait it is
 	Probe     string // the probe's binary, for the bait process
+	Unlisted  string // a program of the host that may not be started; without one nothing tries
 }
 
 // Planted is bait that lies out. Arrived may be asked at any time.
@@ -48,7 +49,7 @@ func Plant(c Config) (_ *Planted, err error) {
 			p.Close()
 		}
 	}()
-	p.Bait = probe.Bait{Workspace: c.Workspace, State: c.State, Unlisted: "/usr/bin/env", SecretValue: "bait-" + rand.Text(), SecretEnv: []string{"SHARNESS_BAIT_TOKEN"}}
+	p.Bait = probe.Bait{Workspace: c.Workspace, State: c.State, Unlisted: c.Unlisted, SecretValue: "bait-" + rand.Text(), SecretEnv: []string{"SHARNESS_BAIT_TOKEN"}}
 	p.Env = []string{"SHARNESS_BAIT_TOKEN=" + p.Bait.SecretValue, "NODE_OPTIONS=--no-warnings", "BASH_ENV=/dev/null", "GIT_SSH_COMMAND=/bin/false",
 		"PYTHONSTARTUP=/dev/null", "LD_LIBRARY_PATH=/nonexistent"}
 	if p.Bait.HostPIDNS, err = inode("/proc/self/ns/pid"); err != nil {
