@@ -208,6 +208,9 @@ func TestJobHasATimeOfItsOwn(t *testing.T) {
 	x.wantEvent("its limit", func(e event.Event) bool {
 		return e.Type == event.CommandEnd && fmt.Sprint(e.Command.ID) == job && fmt.Sprint(e.Command.LimitsHit) == "[timeout]"
 	})
+	x.wantEvent("the key of jobs", func(e event.Event) bool {
+		return e.Type == event.LimitHit && fmt.Sprint(e.Command.ID) == job && e.Data["key"] == "sandbox.background.timeout"
+	})
 	if log := x.ask("--job-log", job); !strings.HasPrefix(log, "later\n") || !strings.Contains(log, "raise sandbox.background.timeout") {
 		t.Errorf("log: %q", log)
 	}
