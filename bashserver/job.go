@@ -33,6 +33,7 @@ type job struct {
 	target *event.Target
 	logged map[string]any
 	killed wire.Reason
+	told   int // the last signal of those that end, from the client
 	limits uint64
 	notes  []string // said of ours
 	begun  time.Time
@@ -266,6 +267,8 @@ func (j *job) signal(sig int) {
 		return
 	}
 	switch unix.Signal(sig) {
+	case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
+		j.told = sig
 	case unix.SIGTSTP:
 		j.in.halt()
 		if j.tty != nil {
@@ -289,11 +292,19 @@ func (j *job) signal(sig int) {
 	j.c.s.ctl.Send(wire.Record{Type: wire.RecSignal, ID: j.c.id, A: uint64(sig)})
 }
 
+// lastOutput is how long the output of a command waits for a reader that was ended by a signal of its client.
+const lastOutput = time.Second
+
 // finish drains, reports, and says how the command ended.
 func (j *job) finish(r wire.Record) (wire.Frame, error) {
 	j.ended.Store(true)
 	close(j.c.ending)
 	took := time.Since(j.begun)
+	if j.told != 0 && (r.A == uint64(wire.KindSignal) && r.B == uint64(j.told) || r.A == uint64(wire.KindStatus) && r.B == uint64(128+j.told)) {
+		// Without us the client would be gone. What it printed last has a moment to find a reader.
+		unread := time.AfterFunc(lastOutput, j.c.cancel)
+		defer unread.Stop()
+	}
 	j.endInput()
 	for _, o := range j.out {
 		o.end()

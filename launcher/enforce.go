@@ -193,15 +193,19 @@ func (r *run) check(orchestrator bool) error {
 
 // open takes what only one session may have, and makes its folders and groups.
 func (r *run) open() error {
+	var left error
+	defer func() {
+		if left != nil {
+			r.o.Notice(left.Error()) // with the lock let go of: whoever reads it may be slow
+		}
+	}()
 	unlock, err := lockHost()
 	if err != nil {
 		return err
 	}
 	defer unlock()
 	// What a power cut or SIGKILL left goes first; that something could not go must not stop a new session.
-	if _, err := collect(); err != nil {
-		r.o.Notice(err.Error())
-	}
+	_, left = collect()
 	if err := r.s.takeLock(); err != nil {
 		return err
 	}

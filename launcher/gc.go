@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -45,9 +46,9 @@ func lockHost() (unlock func(), err error) {
 		if err != nil {
 			return func() {}, fmt.Errorf("session: %w", err)
 		}
-		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		if err := awaitLock(f); err != nil {
 			f.Close()
-			return func() {}, fmt.Errorf("session: lock: %w", err)
+			return func() {}, fmt.Errorf("session: lock %s: %w", path, err)
 		}
 		mine, err := f.Stat()
 		now, nerr := os.Lstat(path)
@@ -55,6 +56,25 @@ func lockHost() (unlock func(), err error) {
 			return func() { f.Close() }, nil
 		}
 		f.Close()
+	}
+}
+
+// hostLockTime is how long somebody else may hold the host's lock. A session needs some tens of milliseconds.
+const hostLockTime = 30 * time.Second
+
+// awaitLock waits for a lock, but not for ever: one process that hangs must not keep every other from ending.
+func awaitLock(f *os.File) error {
+	for deadline := time.Now().Add(hostLockTime); ; time.Sleep(2 * time.Millisecond) {
+		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("another process has held it for %v; see who with lslocks", hostLockTime)
+		}
 	}
 }
 
@@ -140,7 +160,32 @@ func collect() ([]string, error) {
 		}
 		f.Close()
 	}
-	return removed, errors.Join(errs...)
+	return removed, errors.Join(append(errs, collectKept())...)
+}
+
+// collectKept removes from /var/lib/sharness what sessions left that did not live to remove it, whose runtime folders went with
+// the last boot: files half written, and folders of the quarantine with nothing in them.
+func collectKept() error {
+	var errs []error
+	for _, dir := range []string{filepath.Dir(registryPath), protectedRoot} {
+		left, err := filepath.Glob(filepath.Join(dir, "*"+unfinished))
+		errs = append(errs, err)
+		for _, path := range left {
+			if fi, err := os.Lstat(path); err == nil && fi.Mode().IsRegular() { // a manifest may be called so, and have a folder here
+				errs = append(errs, os.Remove(path))
+			}
+		}
+	}
+	kept, err := os.ReadDir(quarantineRoot)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		errs = append(errs, err)
+	}
+	for _, e := range kept {
+		if _, err := os.Lstat(filepath.Join(runDir, e.Name())); errors.Is(err, os.ErrNotExist) {
+			os.Remove(filepath.Join(quarantineRoot, e.Name())) // stays when something lies in it
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // removeSession removes what the session with a given id has left: its supervisor is gone, and with it, by PDEATHSIG

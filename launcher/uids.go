@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Ranges of kernel ids. No entry of the user database may exist for one that is used.
@@ -86,9 +88,13 @@ func exists(uid int) bool {
 	return uerr == nil || gerr == nil
 }
 
-// writeFileAtomic writes beside, syncs and renames, so that a reader sees the old file or the new one.
+// unfinished is how the name of a file ends that is written beside another.
+const unfinished = ".new"
+
+// writeFileAtomic writes beside, syncs and renames, so that a reader sees the old file or the new one. The host's lock is
+// held: what lies beside was left by one that was killed.
 func writeFileAtomic(path string, data []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	f, err := os.OpenFile(path+unfinished, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}

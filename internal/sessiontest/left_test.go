@@ -1,0 +1,75 @@
+package sessiontest
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What a session that was killed left in /var/lib/sharness, whose folder in /run went with the last boot.
+func TestGCRemovesWhatAKilledSessionLeftBeforeTheLastBoot(t *testing.T) {
+	const kept, id = "/var/lib/sharness/quarantine", name + "-dead"
+	empty, full := filepath.Join(kept, id), filepath.Join(kept, id+"-full")
+	written := "/var/lib/sharness/protected/path-" + id + ".json.new"
+	for _, dir := range []string{empty, filepath.Join(full, "taken"), filepath.Dir(written)} {
+		if err := os.MkdirAll(dir, 0o711); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { os.RemoveAll(full) })
+	if err := os.WriteFile(written, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(program(t, "sharness"), "gc").CombinedOutput(); err != nil {
+		t.Fatalf("gc: %v\n%s", err, out)
+	}
+	for _, path := range []string{empty, written} {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v, want it gone", path, err)
+		}
+	}
+	if _, err := os.Lstat(full); err != nil {
+		t.Errorf("what was taken out of a workspace is the user's: %v", err)
+	}
+}
+
+// A client that is told to end ends, though what its command has printed waits for a reader that never comes.
+func TestClientThatIsToldToEndDoesNotWaitForAReader(t *testing.T) {
+	s := newSite(t, nil)
+	x := s.serve()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := x.client(ctx, "", "-c", "touch running; yes | head -c 20000000; sleep 1000")
+	cmd.Stdout = w
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	for _, err := os.Stat(filepath.Join(x.workspace, "running")); err != nil && ctx.Err() == nil; _, err = os.Stat(filepath.Join(x.workspace, "running")) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	for full := 0; full < 65536 && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+		if full, err = unix.IoctlGetInt(int(r.Fd()), unix.TIOCINQ); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	err = cmd.Wait()
+	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ctx.Err() != nil || !ok || ws.Signal() != syscall.SIGTERM {
+		t.Errorf("the client: %v, %v; want it to end by SIGTERM", err, ctx.Err())
+	}
+	x.stop()
+}
