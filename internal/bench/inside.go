@@ -160,8 +160,8 @@ func (h *host) memory(g group) error {
 		}
 		total, own = total+all, own+private
 	}
-	// The rest are the programs in the page cache. Linux 6.18 maps for one fault as much of a file as lies there in one
-	// piece: of one that was just built that is more than of one that was read from a disk.
+	// The rest are the programs in the page cache, which depends on how they came there: the same file took 7 MiB more when it was
+	// just built than when it was read from a disk again.
 	fmt.Printf("\nmemory: supervisor and sharness-bashd %.1f MiB resident when idle, %.1f of them their own", float64(total)/1024, float64(own)/1024)
 	bare, err := kernelMemory(row{"bare", []string{"/bin/sleep", "30"}, nil}, g.dir)
 	if err != nil {
