@@ -67,11 +67,14 @@ func (r *run) close() error {
 	for _, f := range r.occupied {
 		f.Close()
 	}
-	if r.s.proof != nil {
+	locked := err == nil // else what others may be using just now stays, for gc
+	if r.s.proof != nil && locked {
 		errs = append(errs, r.s.proof.forget(r))
 	}
 	r.s.Close()
-	removeEmpty()
+	if locked {
+		removeEmpty()
+	}
 	unlock()
 	return errors.Join(errs...)
 }

@@ -160,19 +160,27 @@ func collect() ([]string, error) {
 		}
 		f.Close()
 	}
-	return removed, errors.Join(append(errs, collectKept())...)
+	kept, err := collectKept()
+	return append(removed, kept...), errors.Join(append(errs, err)...)
 }
 
 // collectKept removes from /var/lib/sharness what sessions left that did not live to remove it, whose runtime folders went with
 // the last boot: files half written, and folders of the quarantine with nothing in them.
-func collectKept() error {
+func collectKept() (removed []string, err error) {
 	var errs []error
+	remove := func(path string) error {
+		err := os.Remove(path)
+		if err == nil {
+			removed = append(removed, path)
+		}
+		return err
+	}
 	for _, dir := range []string{filepath.Dir(registryPath), protectedRoot} {
 		left, err := filepath.Glob(filepath.Join(dir, "*"+unfinished))
 		errs = append(errs, err)
 		for _, path := range left {
 			if fi, err := os.Lstat(path); err == nil && fi.Mode().IsRegular() { // a manifest may be called so, and have a folder here
-				errs = append(errs, os.Remove(path))
+				errs = append(errs, remove(path))
 			}
 		}
 	}
@@ -182,10 +190,10 @@ func collectKept() error {
 	}
 	for _, e := range kept {
 		if _, err := os.Lstat(filepath.Join(runDir, e.Name())); errors.Is(err, os.ErrNotExist) {
-			os.Remove(filepath.Join(quarantineRoot, e.Name())) // stays when something lies in it
+			_ = remove(filepath.Join(quarantineRoot, e.Name())) // stays when something lies in it
 		}
 	}
-	return errors.Join(errs...)
+	return removed, errors.Join(errs...)
 }
 
 // removeSession removes what the session with a given id has left: its supervisor is gone, and with it, by PDEATHSIG

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -30,6 +31,8 @@ func TestGCRemovesWhatAKilledSessionLeftBeforeTheLastBoot(t *testing.T) {
 	}
 	if out, err := exec.Command(program(t, "sharness"), "gc").CombinedOutput(); err != nil {
 		t.Fatalf("gc: %v\n%s", err, out)
+	} else if !strings.Contains(string(out), empty) || !strings.Contains(string(out), written) {
+		t.Errorf("gc did not say what it removed: %s", out)
 	}
 	for _, path := range []string{empty, written} {
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
