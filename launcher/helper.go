@@ -147,10 +147,12 @@ func (sp *spawner) startHelper(h helperSpec) (*helperProcess, error) {
 // inHelpers runs fn, which starts a process, on the spawner's thread and in the group of the helpers.
 func (sp *spawner) inHelpers(fn func(cgroupFD int) error) error {
 	return sp.do(func() error {
-		if sp.helpers == nil {
-			return drowsy(func() error { return fn(-1) })
-		}
-		return sp.helpers.with(func(cgroupFD int) error { return drowsy(func() error { return fn(cgroupFD) }) })
+		return drowsy(func() error {
+			if sp.helpers == nil {
+				return fn(-1)
+			}
+			return sp.helpers.with(fn)
+		})
 	})
 }
 

@@ -34,7 +34,7 @@ static uint32_t mode_of(long fd, const char *path, long *err)
 
 // mask hides a file behind /dev/null and a folder behind an empty one. What this kernel does not have needs no mask.
 //
-// The kind is known before: to undo a mount of the wrong one takes a grace period of RCU.
+// The kind is known before: a mount of the wrong one would be made, refused and undone.
 static long mask(const char *path, int folder)
 {
 	// Attributes are those of what is bound.

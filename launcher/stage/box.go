@@ -227,11 +227,7 @@ func (p *Plan) boxSteps(s *Steps) (rules []int, err error) {
 		s.add(opMask, kind, 0, name)
 	}
 	for _, path := range p.ReadProc {
-		if path == p.own(path) {
-			s.add(opSeal, 0, 0, path)
-		} else {
-			s.add(opBind, unix.MOUNT_ATTR_RDONLY, 1, path)
-		}
+		s.add(opSeal, 0, 0, path)
 	}
 	s.add(opSeal, 0, 0, "/")
 	for _, r := range p.Landlock.Paths {

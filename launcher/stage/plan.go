@@ -37,7 +37,7 @@ type Plan struct {
 	Protected *Protected `json:"protected,omitempty"`
 	Sysctls   []Sysctl   `json:"sysctls"`   // of the new namespaces, written and read back
 	MaskProc  []string   `json:"mask_proc"` // files become /dev/null; folders, which end in a slash, an empty one
-	ReadProc  []string   `json:"read_proc"` // below /proc, read-only
+	ReadProc  []string   `json:"read_proc"` // in /proc, read-only; for sharness-box a mount of the sandbox's own
 
 	UID      uint32           `json:"uid"`
 	GID      uint32           `json:"gid"`
