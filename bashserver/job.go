@@ -292,7 +292,7 @@ func (j *job) signal(sig int) {
 	j.c.s.ctl.Send(wire.Record{Type: wire.RecSignal, ID: j.c.id, A: uint64(sig)})
 }
 
-// lastOutput is how long the output of a command waits for a reader that was ended by a signal of its client.
+// lastOutput is how long what is left of the output waits for a reader, when a signal of its client has ended the command.
 const lastOutput = time.Second
 
 // finish drains, reports, and says how the command ended.
