@@ -72,16 +72,26 @@ func (c *Config) program(q wire.Request) (program, error) {
 	return program{}, &refusal{statusNoProgram, fmt.Sprintf("%.256q is not routed to the bash-server", q.Execfn)}
 }
 
-// route finds name among the routes; /bin and /usr/bin are one directory on every distribution that matters.
+// route finds name among the routes.
 func (c *Config) route(name string) (string, bool) {
-	usr := strings.HasPrefix(name, "/bin/") || strings.HasPrefix(name, "/sbin/")
-	short, long := strings.CutPrefix(name, "/usr")
 	for _, r := range c.Routes {
-		if r == name || usr && r == "/usr"+name || long && r == short {
+		if sameProgram(r, name) {
 			return r, true
 		}
 	}
 	return "", false
+}
+
+// sameProgram says whether two paths are of one file: /bin and /usr/bin are one directory on every distribution that
+// matters.
+func sameProgram(a, b string) bool {
+	short := func(p string) string {
+		if s := strings.TrimPrefix(p, "/usr"); strings.HasPrefix(s, "/bin/") || strings.HasPrefix(s, "/sbin/") {
+			return s
+		}
+		return p
+	}
+	return short(a) == short(b)
 }
 
 // shell is the client called by its own name, or by a link to it: a directory of such links (bash, git, node) may
@@ -90,7 +100,7 @@ func (c *Config) shell(q wire.Request, execfn string) (program, error) {
 	if base := path.Base(execfn); base != path.Base(c.ClientPath) {
 		var found []string
 		for _, r := range c.Routes {
-			if path.Base(r) == base && !slices.Contains(found, r) {
+			if path.Base(r) == base && !slices.ContainsFunc(found, func(f string) bool { return sameProgram(f, r) }) {
 				found = append(found, r)
 			}
 		}

@@ -11,7 +11,9 @@ import (
 )
 
 func TestProgramIsFoundFromWhatWasExecuted(t *testing.T) {
-	cfg := Config{Routes: []string{"/bin/sh", "/usr/bin/dash", "/usr/bin/git", "/usr/bin/node"}, WorkspaceRoot: "/w"}
+	// The supervisor gives both names of a merged /usr.
+	cfg := Config{Routes: []string{"/bin/sh", "/usr/bin/sh", "/usr/bin/dash", "/bin/dash", "/usr/bin/git", "/bin/git", "/usr/bin/node", "/opt/bin/node", "/sbin/ip"},
+		WorkspaceRoot: "/w"}
 	if err := cfg.complete(); err != nil {
 		t.Fatal(err)
 	}
@@ -27,8 +29,8 @@ func TestProgramIsFoundFromWhatWasExecuted(t *testing.T) {
 		"json":                 {wire.Request{Execfn: own, Argv: []string{own, "--json", "-c", "x"}}, "/usr/bin/bash", []string{"bash", "-c", "x"}},
 		"json later is bash's": {wire.Request{Execfn: own, Argv: []string{own, "-c", "--json"}}, "/usr/bin/bash", []string{"bash", "-c", "--json"}},
 		"route":                {wire.Request{Execfn: "/bin/sh", Argv: []string{"/bin/sh", "-c"}}, "/bin/sh", []string{"/bin/sh", "-c"}},
-		"merged usr":           {wire.Request{Execfn: "/bin/git", Argv: []string{"git"}}, "/usr/bin/git", []string{"git"}},
-		"and back":             {wire.Request{Execfn: "/usr/bin/sh", Argv: []string{"sh"}}, "/bin/sh", []string{"sh"}},
+		"merged usr":           {wire.Request{Execfn: "/bin/node", Argv: []string{"node"}}, "/usr/bin/node", []string{"node"}},
+		"and back":             {wire.Request{Execfn: "/usr/sbin/ip", Argv: []string{"ip"}}, "/sbin/ip", []string{"ip"}},
 		"relative":             {wire.Request{Execfn: "../usr/bin/git", Argv: []string{"git"}}, "/usr/bin/git", []string{"git"}},
 		"symlink":              {wire.Request{Execfn: "/w/x", Exe: "/usr/bin/git", Argv: []string{"x"}}, "/usr/bin/git", []string{"x"}},
 		"script": {wire.Request{Execfn: "/w/s.sh", Exe: "/usr/bin/dash", Argv: []string{"/bin/sh", "/w/s.sh"}}, "/usr/bin/dash",
@@ -36,6 +38,7 @@ func TestProgramIsFoundFromWhatWasExecuted(t *testing.T) {
 		"script without /proc": {wire.Request{Execfn: "/w/s.sh", Argv: []string{"/bin/sh", "/w/s.sh"}}, "/bin/sh", []string{"/bin/sh", "/w/s.sh"}},
 		"self":                 {wire.Request{Execfn: "/proc/self/exe", Exe: "/usr/bin/git", Argv: []string{"git"}}, "/usr/bin/git", []string{"git"}},
 		"link in PATH":         {wire.Request{Execfn: "/shim/git", Exe: own, Argv: []string{"git"}}, "/usr/bin/git", []string{"git"}},
+		"one of two in PATH":   {wire.Request{Execfn: "/shim/node", Exe: own, Argv: []string{"node"}}, "/usr/bin/bash", []string{"node"}},
 		"bash link":            {wire.Request{Execfn: "/shim/bash", Exe: own, Argv: []string{"/shim/bash"}}, "/usr/bin/bash", []string{"/shim/bash"}},
 		"json is no route's":   {wire.Request{Execfn: "/bin/sh", Argv: []string{"sh", "--json"}}, "/bin/sh", []string{"sh", "--json"}},
 		"unknown":              {wire.Request{Execfn: "/usr/bin/perl", Exe: "/usr/bin/perl", Argv: []string{"git"}}, "", nil},

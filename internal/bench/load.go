@@ -1,19 +1,23 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 // load measures what one command after another does not show: rest before a command, and many at once.
-func (g group) load() error {
-	if err := g.rested(); err != nil {
-		return err
-	}
-	fmt.Printf("\n%-20s %9s %9s %9s   commands a second, by how many are in flight\n", g.name, "1", "8", "64")
+func (g group) load(program group) error {
+	return errors.Join(g.rested(), program.rates(), g.rates())
+}
+
+// rates measures how many commands a second each row can end.
+func (g group) rates() error {
+	fmt.Printf("\n%-20s %9s %9s %9s   %s: a second, by how many are in flight\n", g.name, "1", "8", "64", strings.Join(g.rows[0].argv, " "))
 	for _, r := range g.rows {
 		var rates []float64
 		for _, flight := range []int{1, 8, 64} {

@@ -85,7 +85,11 @@ func run(only string, rounds int, rest time.Duration) (err error) {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(h.memory(g), g.load(), g.inside()); err != nil {
+		program, err := h.routedProgram(bwrap, g)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(h.memory(g), g.load(program), g.inside()); err != nil {
 			return err
 		}
 		return g.measure(rounds, rest)
@@ -121,5 +125,20 @@ func (h *host) command(bwrap string) (group, error) {
 		{"bare", shell, nil},
 		{"bwrap", closest(bwrap, h.workspace, shell...), nil},
 		{"sharness-bash", []string{client, "-c", "true"}, []string{"SHARNESS_SOCKET=" + socket}},
+	}}, nil
+}
+
+// routedProgram compares a program that ends at once and is no shell: its path is routed to the server, as those of git
+// or node may be, so the sandbox holds this program alone.
+func (h *host) routedProgram(bwrap string, command group) (group, error) {
+	ours := command.rows[len(command.rows)-1]
+	link := filepath.Join(h.dir, filepath.Base(routed))
+	if err := os.Symlink(ours.argv[0], link); err != nil {
+		return group{}, err
+	}
+	return group{"program", h.workspace, []row{
+		{"bare", []string{routed, "0"}, nil},
+		{"bwrap", closest(bwrap, h.workspace, routed, "0"), nil},
+		{ours.name, []string{link, "0"}, ours.env},
 	}}, nil
 }
