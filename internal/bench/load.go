@@ -15,19 +15,35 @@ func (g group) load(program group) error {
 	return errors.Join(g.rested(), program.rates(), g.rates())
 }
 
-// rates measures how many commands a second each row can end.
+// rates measures how many commands a second each row can end: the median of some turns, in each of which every row has its
+// moment, since a machine that others use as well is not as fast in one minute as in the next.
 func (g group) rates() error {
-	fmt.Printf("\n%-20s %9s %9s %9s   %s: a second, by how many are in flight\n", g.name, "1", "8", "64", strings.Join(g.rows[0].argv, " "))
-	for _, r := range g.rows {
-		var rates []float64
-		for _, flight := range []int{1, 8, 64} {
-			rate, err := r.rate(g.dir, flight, 400+4*flight)
-			if err != nil {
-				return err
+	const turns = 5
+	flights := [3]int{1, 8, 64}
+	rates := make([][3][]float64, len(g.rows)) // by row, flight and turn
+	for range turns {
+		for i, r := range g.rows {
+			for j, flight := range flights {
+				rate, err := r.rate(g.dir, flight, 100+2*flight)
+				if err != nil {
+					return err
+				}
+				rates[i][j] = append(rates[i][j], rate)
 			}
-			rates = append(rates, rate)
 		}
-		fmt.Printf("%-20s %9.0f %9.0f %9.0f\n", r.name, rates[0], rates[1], rates[2])
+	}
+	fmt.Printf("\n%-20s %9s %9s %9s   %s: a second, by how many are in flight (least-most of %d)\n", g.name, "1", "8", "64",
+		strings.Join(g.rows[0].argv, " "), turns)
+	for i, r := range g.rows {
+		fmt.Printf("%-20s", r.name)
+		for _, s := range rates[i] {
+			fmt.Printf(" %9.0f", quantile(s, 0.5))
+		}
+		fmt.Print("  ")
+		for _, s := range rates[i] {
+			fmt.Printf(" %.0f-%.0f", slices.Min(s), slices.Max(s))
+		}
+		fmt.Println()
 	}
 	return nil
 }
