@@ -1,6 +1,7 @@
 package bashserver
 
 import (
+	"errors"
 	"time"
 
 	"github.com/sharness/sharness/bashserver/redact"
@@ -14,6 +15,20 @@ func (j *job) announce() {
 		j.c.s.events.send(event.Event{Type: event.ExecRouted, Command: &event.Command{ID: j.number}, Target: j.target})
 	}
 	j.c.s.events.send(event.Event{Type: event.CommandStart, Command: &event.Command{ID: j.number}, Target: j.target, Data: j.logged})
+}
+
+// reportRefusal reports that a request was refused before it was a command. What clients say is in no event but for the
+// program and the folder they named.
+func (c *conn) reportRefusal(err error, no *refusal) {
+	if no.status == statusNoJob {
+		return
+	}
+	e := event.Event{Type: event.CommandEnd, Target: c.asked, Data: c.logged, Detail: "not started: " + no.text}
+	if errors.As(err, &denial{}) {
+		e = event.Event{Type: event.SyscallDenied, Door: "srv-bytes", Layer: "server", Cause: "bash-server", CauseSource: "observed",
+			Process: &event.Process{PID: int(c.peer)}, Target: c.asked, Detail: "request refused: " + no.text}
+	}
+	c.s.events.send(e)
 }
 
 // closing reports how a command ended, and what was taken out of its output.

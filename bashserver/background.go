@@ -175,14 +175,14 @@ func (c *conn) manage(p program) (wire.Frame, error) {
 	} else {
 		j := c.s.jobs.find(p.job)
 		if j == nil {
-			return wire.Frame{}, &refusal{1, fmt.Sprintf("there is no job %d; the jobs there are: sharness-bash --jobs", p.job)}
+			return wire.Frame{}, &refusal{statusNoJob, fmt.Sprintf("there is no job %d; the jobs there are: sharness-bash --jobs", p.job)}
 		}
 		if p.verb == verbKill {
 			j.stop()
 			select {
 			case <-j.over:
 			case <-time.After(stopTime):
-				return wire.Frame{}, &refusal{1, fmt.Sprintf("job %d has not ended %v after it was killed", p.job, stopTime)}
+				return wire.Frame{}, &refusal{statusNoJob, fmt.Sprintf("job %d has not ended %v after it was killed", p.job, stopTime)}
 			case <-c.quit:
 			}
 		}

@@ -11,13 +11,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sharness/sharness/bashserver/wire"
+	"github.com/sharness/sharness/event"
 )
 
 // conn is one client from connect to the last byte.
 type conn struct {
 	s       *Server
 	id      uint64
-	peer    int32 // pid
+	peer    int32         // pid
+	asked   *event.Target // what is to be run, and what may be said of it, once that is known
+	logged  map[string]any
 	frames  *wire.FrameConn
 	records chan message       // of the supervisor, for this connection; hints are not among them
 	hints   map[wire.Hint]bool // what it said may be why the command fails; under s.mu
@@ -47,17 +50,19 @@ func (c *conn) serve() {
 		c.s.forget(c)
 	}()
 	answer, err := c.command()
+	if errors.Is(err, wire.ErrProtocol) {
+		err = denial{&refusal{statusNotRun, err.Error()}}
+	} else if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = denial{&refusal{statusNotRun, fmt.Sprintf("the request took longer than %v", c.s.cfg.RequestTimeout)}}
+	}
 	var no *refusal
 	switch {
 	case err == errAnswered:
 		return
 	case err == nil:
 	case errors.As(err, &no):
+		c.reportRefusal(err, no)
 		answer = wire.ErrorFrame(no.status, c.s.secrets.String(no.text, false))
-	case errors.Is(err, wire.ErrProtocol):
-		answer = wire.ErrorFrame(statusNotRun, err.Error())
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		answer = wire.ErrorFrame(statusNotRun, fmt.Sprintf("the request took longer than %v", c.s.cfg.RequestTimeout))
 	default: // the client is gone
 		return
 	}
@@ -72,6 +77,7 @@ func (c *conn) command() (wire.Frame, error) {
 	if err != nil {
 		return wire.Frame{}, err
 	}
+	c.asked = &event.Target{Asked: cut(q.Execfn), Source: "request"}
 	p, err := c.s.cfg.program(q)
 	if err != nil {
 		return wire.Frame{}, err
@@ -81,7 +87,7 @@ func (c *conn) command() (wire.Frame, error) {
 	}
 	cwd := path.Clean(q.Cwd)
 	if root := path.Clean(c.s.cfg.WorkspaceRoot); !inside(root, cwd) {
-		return wire.Frame{}, &refusal{statusNotRun, fmt.Sprintf("working directory %.256q is outside the workspace %.256q", c.s.secrets.String(cwd, false), root)}
+		return wire.Frame{}, denial{&refusal{statusNotRun, fmt.Sprintf("working directory %.256q is outside the workspace %.256q", c.s.secrets.String(cwd, false), root)}}
 	}
 	select {
 	case c.s.commands <- struct{}{}:

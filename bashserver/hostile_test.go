@@ -4,6 +4,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sharness/sharness/bashserver/wire"
+	"github.com/sharness/sharness/event"
 )
 
 // dial connects as a client that we write ourselves.
@@ -88,6 +90,60 @@ func TestHostileRequestsEndInAnAnswer(t *testing.T) {
 	defer s.mu.Unlock()
 	if len(s.starts) != 1 { // that of settled
 		t.Errorf("%d commands were started", len(s.starts))
+	}
+}
+
+// A refusal that only the client hears of would leave whoever tries the door unseen.
+func TestEveryRefusedRequestIsAnEvent(t *testing.T) {
+	s := start(t, Config{MaxCommands: 1, RequestTimeout: 200 * time.Millisecond}, inProcess)
+	said := func(typ event.Type, door, detail string) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return slices.ContainsFunc(s.events, func(e event.Event) bool {
+			return e.Type == typ && e.Door == door && strings.Contains(e.Detail, detail)
+		})
+	}
+	deny := func(detail string) {
+		t.Helper()
+		eventually(t, detail, func() bool { return said(event.SyscallDenied, "srv-bytes", detail) })
+	}
+	c := s.dial(t)
+	if err := wire.SendRights(c, []byte("GET / HTTP/1.1\r\n\r\n"), stdio...); err != nil {
+		t.Fatal(err)
+	}
+	deny("request refused: protocol error")
+	if err := wire.SendRights(s.dial(t), frames(hello()), nullFDs(t)...); err != nil {
+		t.Fatal(err)
+	}
+	deny("request refused: the request took longer than")
+	s.request(t, s.dial(t), "/usr/bin/perl", "true", nullFDs(t)...)
+	deny(`request refused: "/usr/bin/perl" is not routed`)
+	outside := s.command("-c", "true")
+	outside.Dir = "/"
+	if _, _, ws := s.finish(outside); ws.ExitStatus() != 2 {
+		t.Errorf("outside the workspace: %v", ws)
+	}
+	deny("request refused: working directory")
+
+	held := s.command("-c", "echo ready; read x")
+	in, err := held.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.begin(held)
+	if _, _, ws := s.output("-c", "true"); ws.ExitStatus() != 2 {
+		t.Errorf("second command: %v", ws)
+	}
+	eventually(t, "busy", func() bool { return said(event.CommandEnd, "", "not started: the bash-server is busy") })
+	in.Close()
+	if err := held.Wait(); err != nil {
+		t.Log(err) // read met the end of its input
+	}
+	if _, _, ws := s.output("--kill", "99"); ws.ExitStatus() != 1 {
+		t.Errorf("kill of no job: %v", ws)
+	}
+	if said(event.CommandEnd, "", "there is no job") || said(event.SyscallDenied, "srv-bytes", "there is no job") {
+		t.Error("a question about a job that is none is in the log as a refused command")
 	}
 }
 

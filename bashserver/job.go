@@ -434,7 +434,7 @@ func (j *job) refused(why wire.Reason) error {
 	case wire.ReasonShutdown:
 		text = "the session is ending"
 	}
-	j.c.s.events.send(event.Event{Type: event.CommandEnd, Target: j.target, Data: j.logged, Detail: "not started: " + text})
+	j.c.asked, j.c.logged = j.target, j.logged
 	return &refusal{statusNotRun, text}
 }
 

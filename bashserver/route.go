@@ -42,9 +42,15 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
+// denial is a refusal of what no client of ours asks for by mistake alone: a side door.
+type denial struct{ *refusal }
+
+func (d denial) Unwrap() error { return d.refusal }
+
 // Exit statuses of refusals. An agent's hook blocks on 2 alone, so a command that should have run and did not is 2;
 // a program that may not be executed at all is what execve's EACCES is to a shell.
 const (
+	statusNoJob     = 1 // of what is asked about jobs
 	statusNotRun    = 2
 	statusNoProgram = 126
 )
@@ -69,7 +75,7 @@ func (c *Config) program(q wire.Request) (program, error) {
 			return program{path: r, argv: q.Argv, routed: true}, nil
 		}
 	}
-	return program{}, &refusal{statusNoProgram, fmt.Sprintf("%.256q is not routed to the bash-server", q.Execfn)}
+	return program{}, denial{&refusal{statusNoProgram, fmt.Sprintf("%.256q is not routed to the bash-server", q.Execfn)}}
 }
 
 // route finds name among the routes.
