@@ -56,7 +56,11 @@ func (r *run) close() error {
 		}
 	}
 	r.closeSinks()
-	unlock, err := lockHost()
+	if !r.opening {
+		r.s.Close()
+		return errors.Join(errs...)
+	}
+	unlock, err := lockHost(nil)
 	errs = append(errs, err)
 	if r.helpers != nil {
 		errs = append(errs, r.helpers.kill(), r.helpers.delete())

@@ -73,6 +73,8 @@ type run struct {
 	naming   *naming // of a session that learns
 	before   *stateFiles
 
+	goOn         func() error // an error once somebody wants the start to end
+	opening      bool         // the host's lock was had, and what it guards may have been made
 	signals      *interrupts
 	orchestrator atomic.Pointer[domain] // nil while there is none
 	replaced     replacements
@@ -97,7 +99,7 @@ func Enforce(o Options) (int, error) {
 }
 
 func enforce(o Options, signals *interrupts) (status int, err error) {
-	r, err := open(o, true)
+	r, err := open(o, true, signals.check)
 	if err != nil {
 		return 0, err
 	}
@@ -112,7 +114,18 @@ func enforce(o Options, signals *interrupts) (status int, err error) {
 
 // Serve offers the bash-server to root on this host, without an orchestrator, until stop is closed.
 func Serve(o Options, stop <-chan struct{}) (err error) {
-	r, err := open(o, false)
+	stopped := errors.New("stopped")
+	r, err := open(o, false, func() error {
+		select {
+		case <-stop:
+			return stopped
+		default:
+			return nil
+		}
+	})
+	if errors.Is(err, stopped) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -128,14 +141,14 @@ func Serve(o Options, stop <-chan struct{}) (err error) {
 	return r.failure()
 }
 
-// open does what may refuse, and makes what a session needs of folders and groups.
-func open(o Options, orchestrator bool) (*run, error) {
+// open does what may refuse, and makes what a session needs of folders and groups, as long as goOn gives no error.
+func open(o Options, orchestrator bool, goOn func() error) (*run, error) {
 	s, err := openSession(o.Manifest, o.Workspace, o.Proof)
 	if err != nil {
 		return nil, err
 	}
 	s.learn = o.Learn
-	r := &run{o: o, s: s, failed: make(chan struct{})}
+	r := &run{o: o, s: s, goOn: goOn, failed: make(chan struct{})}
 	if err := r.check(orchestrator); err != nil {
 		s.Close()
 		return nil, err
@@ -199,11 +212,12 @@ func (r *run) open() error {
 			r.o.Notice(left.Error()) // with the lock let go of: whoever reads it may be slow
 		}
 	}()
-	unlock, err := lockHost()
+	unlock, err := lockHost(r.goOn)
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	r.opening = true
 	// What a power cut or SIGKILL left goes first; that something could not go must not stop a new session.
 	_, left = collect()
 	if err := r.s.takeLock(); err != nil {

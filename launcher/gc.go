@@ -32,8 +32,9 @@ func lockDir(dir string) (*os.File, error) {
 }
 
 // lockHost makes the sessions of a host take turns while they make and remove what they share: the folders that hold
-// their own. It returns what lets go of the lock.
-func lockHost() (unlock func(), err error) {
+// their own. It returns what lets go of the lock. It waits no longer once goOn, which may be nil, gives an
+// error.
+func lockHost(goOn func() error) (unlock func(), err error) {
 	for {
 		if err := os.MkdirAll(filepath.Join(runDir, "locks"), 0o711); err != nil {
 			return func() {}, fmt.Errorf("session: %w", err)
@@ -46,7 +47,7 @@ func lockHost() (unlock func(), err error) {
 		if err != nil {
 			return func() {}, fmt.Errorf("session: %w", err)
 		}
-		if err := awaitLock(f); err != nil {
+		if err := awaitLock(f, hostLockTime, goOn); err != nil {
 			f.Close()
 			return func() {}, fmt.Errorf("session: lock %s: %w", path, err)
 		}
@@ -63,8 +64,8 @@ func lockHost() (unlock func(), err error) {
 const hostLockTime = 30 * time.Second
 
 // awaitLock waits for a lock, but not for ever: one process that hangs must not keep every other from ending.
-func awaitLock(f *os.File) error {
-	for deadline := time.Now().Add(hostLockTime); ; time.Sleep(2 * time.Millisecond) {
+func awaitLock(f *os.File, limit time.Duration, goOn func() error) error {
+	for deadline := time.Now().Add(limit); ; time.Sleep(2 * time.Millisecond) {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if errors.Is(err, unix.EINTR) {
 			continue
@@ -73,7 +74,12 @@ func awaitLock(f *os.File) error {
 			return err
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("another process has held it for %v; see who with lslocks", hostLockTime)
+			return fmt.Errorf("another process has held it for %v; see who with lslocks", limit)
+		}
+		if goOn != nil {
+			if err := goOn(); err != nil {
+				return err
+			}
 		}
 	}
 }
@@ -98,7 +104,7 @@ func removeEmpty() {
 // GC removes the runtime folders, the cgroups and the locks of sessions whose supervisor is gone, and says what it
 // removed. Every session does the same before it starts.
 func GC() ([]string, error) {
-	unlock, err := lockHost()
+	unlock, err := lockHost(nil)
 	if err != nil {
 		return nil, err
 	}

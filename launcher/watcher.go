@@ -93,7 +93,7 @@ func startWatcher(sp *spawner, s *Session, events *sink.Sender, end *os.File, on
 
 // makeFolders holds the host's lock: a session that ends removes the folders above when they are empty.
 func (w *watcher) makeFolders() error {
-	unlock, err := lockHost()
+	unlock, err := lockHost(nil)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (w *watcher) makeFolders() error {
 }
 
 func (w *watcher) keepRecord() error {
-	unlock, err := lockHost()
+	unlock, err := lockHost(nil)
 	if err != nil {
 		return err
 	}
