@@ -5,9 +5,6 @@ import (
 	"errors"
 	"io"
 	"reflect"
-	"regexp"
-	"strconv"
-	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -41,32 +38,6 @@ func parse(name string, data []byte, out any, check func() error) (*decoder, err
 		return nil, d.place(e)
 	}
 	return d, nil
-}
-
-var (
-	yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
-	// The YAML package counts lines from 0 for the complaints of its grammar, and from 1 for those of its scanner.
-	yamlGrammar = regexp.MustCompile(`^did not find expected (<|node content|key|'-'|',')|^found (undefined|duplicate|incompatible)`)
-	yamlAnchor  = regexp.MustCompile(`^unknown anchor '(.*)' referenced`)
-)
-
-// syntaxError places an error of the YAML package, which says a line at best.
-func syntaxError(name string, data []byte, err error) *Error {
-	e := &Error{File: name, Line: 1, Column: 1}
-	text := strings.ReplaceAll(yamlLine.ReplaceAllString(err.Error(), ""), "\n", " ")
-	if at := yamlLine.FindStringSubmatch(err.Error()); at != nil && at[1] != "" {
-		e.Line, _ = strconv.Atoi(at[1])
-		if yamlGrammar.MatchString(text) {
-			e.Line++
-		}
-	}
-	if anchor := yamlAnchor.FindStringSubmatch(text); anchor != nil {
-		before, _, _ := bytes.Cut(data, []byte("*"+anchor[1]))
-		e.Line = lines(before)
-	}
-	e.Line = min(e.Line, lines(data))
-	e.Text = "not YAML: " + text
-	return e
 }
 
 // readOne returns the mapping at the top of the only document in data.
