@@ -23,6 +23,7 @@ func (w *walk) script(path string, head []byte, depth int) error {
 		return fmt.Errorf("%s: #!: %w", path, err)
 	}
 	if filepath.Base(interpreter) != "env" {
+		w.warnShell(path, interpreter)
 		return nil
 	}
 	name, err := envCommand(arg)
@@ -37,6 +38,7 @@ func (w *walk) script(path string, head []byte, depth int) error {
 	if _, err := w.image(found, manifest.RoleInterpreter, 0); err != nil {
 		return fmt.Errorf("%s: #!%s: %w", path, interpreter, err)
 	}
+	w.warnShell(path, found)
 	return nil
 }
 
