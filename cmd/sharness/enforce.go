@@ -51,7 +51,7 @@ func (f *sessionFlags) open(cmd string) (launcher.Options, error) {
 	}
 	m, err := enforcedManifest(path)
 	if _, serr := os.Lstat(path); errors.Is(serr, os.ErrNotExist) {
-		return o, noManifest(path, cmd, f.manifest != "")
+		return o, noManifest(path, cmd, f.manifest)
 	}
 	if err != nil {
 		return o, &exitError{126, err}
@@ -89,9 +89,9 @@ func (f *sessionFlags) place(o launcher.Options, path string) (launcher.Options,
 }
 
 // noManifest says how to make one, if there is a command to make one for.
-func noManifest(path, cmd string, named bool) error {
+func noManifest(path, cmd, given string) error {
 	if cmd == "" {
-		return &exitError{126, fmt.Errorf("manifest %s: does not exist; make one: sudo sharness manifest new -m %s -- CMD", path, pin.Quote(path))}
+		return &exitError{126, fmt.Errorf("manifest %s: does not exist; %smake one: sudo sharness manifest new -m %s -- CMD", path, meant(given), pin.Quote(path))}
 	}
 	if _, err := pin.LookPath(cmd, userPath("")); err != nil {
 		if path := new(fs.PathError); errors.As(err, &path) {
@@ -100,11 +100,11 @@ func noManifest(path, cmd string, named bool) error {
 		return &exitError{127, fmt.Errorf("command %w", err)}
 	}
 	m := ""
-	if named {
+	if given != "" {
 		m = "-m " + pin.Quote(path) + " "
 	}
-	return &exitError{126, fmt.Errorf("manifest %s: does not exist; make one: sudo sharness manifest new %s--profile %s -- %s",
-		path, m, profileFor(filepath.Base(cmd)), pin.Quote(cmd))}
+	return &exitError{126, fmt.Errorf("manifest %s: does not exist; %smake one: sudo sharness manifest new %s--profile %s -- %s",
+		path, meant(given), m, profileFor(filepath.Base(cmd)), pin.Quote(cmd))}
 }
 
 // enforcedManifest reads a manifest that decides what may run: it must be where nobody but root can write.
@@ -149,7 +149,12 @@ is routed (a shell, git) runs in a fresh sandbox of the bash-server.
 The exit status is CMD's own (128+n for signal n), 125 when sharness failed, 126 when it refused to start and
 nothing has changed, 127 when CMD was not found.`,
 		Example: "  sudo sharness enforce -- claude\n  sudo sharness enforce -m agent.yaml --workspace ~/project --events - -- agent --flag",
-		Args:    named,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 && f.manifest != "" {
+				return f.unnamed()
+			}
+			return named(cmd, args)
+		},
 
 		ValidArgsFunction: commandNames,
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -179,6 +184,15 @@ nothing has changed, 127 when CMD was not found.`,
 	f.addArgv(cmd)
 	cmd.Flags().SetInterspersed(false)
 	return cmd
+}
+
+// unnamed says what to type where a manifest was given and no command: an agent is not started by a line that does not name it.
+func (f *sessionFlags) unnamed() error {
+	d, _, err := loadManifest(f.manifest)
+	if err != nil {
+		return err
+	}
+	return refuse("enforce: name what to run: sudo sharness enforce -m %s -- %s", pin.Quote(f.manifest), pin.Quote(filepath.Base(d.Manifest().Command[0])))
 }
 
 // addArgv is for what has an orchestrator: only its calls are seen.

@@ -190,7 +190,7 @@ func (f *learnFlags) begin(args []string) (*learning, error) {
 
 // render makes the manifest to begin with from a profile.
 func (l *learning) render(nf *newFlags, cmd string) error {
-	if nf.name = strings.TrimSuffix(filepath.Base(l.file), ".yaml"); l.manifest == "" {
+	if nf.name = strings.TrimSuffix(filepath.Base(l.file), filepath.Ext(l.file)); l.manifest == "" {
 		nf.name = strings.ToLower(filepath.Base(cmd))
 	}
 	profile, err := nf.fragment()

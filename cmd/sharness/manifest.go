@@ -50,6 +50,19 @@ func manifestFile(given string) string {
 	return filepath.Join(manifestDir, given+".yaml")
 }
 
+// meant is what a person may have meant with a manifest that is not there: a name is looked for in one folder, in one spelling.
+func meant(given string) string {
+	if given == "" || manifestFile(given) == given {
+		return ""
+	}
+	for _, file := range []string{"./" + given, "./" + given + ".yaml", "./" + given + ".yml", filepath.Join(manifestDir, given+".yml")} {
+		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
+			return fmt.Sprintf("%s is a name, and there is none of that name in %s; for the file write -m %[3]s, or ", pin.Quote(given), manifestDir, pin.Quote(file))
+		}
+	}
+	return ""
+}
+
 // refuse is the error of a request that is understood and not done.
 func refuse(format string, args ...any) error {
 	return &exitError{126, fmt.Errorf(format, args...)}
@@ -63,7 +76,7 @@ func loadManifest(given string) (*manifest.Document, string, error) {
 	}
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, "", refuse("%s: there is no such manifest; make one: sudo sharness manifest new -m %s -- CMD", file, pin.Quote(file))
+		return nil, "", refuse("%s: there is no such manifest; %smake one: sudo sharness manifest new -m %s -- CMD", file, meant(given), pin.Quote(file))
 	}
 	if err != nil {
 		return nil, "", refuse("%w", err)

@@ -57,6 +57,9 @@ nothing was attempted.`,
 				if o.Path, err = filepath.Abs(manifestFile(file)); err != nil {
 					return &exitError{126, fmt.Errorf("prove: manifest %s: %w", file, err)}
 				}
+				if _, err := os.Lstat(o.Path); errors.Is(err, os.ErrNotExist) {
+					return noManifest(o.Path, "", file)
+				}
 				if o.Manifest, err = enforcedManifest(o.Path); err != nil {
 					return &exitError{126, err}
 				}
