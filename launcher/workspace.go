@@ -20,11 +20,11 @@ func openWorkspace(path string) (*os.File, error) {
 	}
 	real, err := filepath.EvalSymlinks(abs)
 	if err != nil {
-		return nil, refusef("workspace: %w", err)
+		return nil, refusef("%w; give a folder that is there with --workspace DIR", about("workspace", abs, err))
 	}
 	fd, err := unix.Open(real, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, refusef("workspace %s: %w", real, err)
+		return nil, refusef("workspace %s: %w; give a folder with --workspace DIR", real, err)
 	}
 	return os.NewFile(uintptr(fd), real), nil
 }
@@ -32,8 +32,8 @@ func openWorkspace(path string) (*os.File, error) {
 // notWorkspaces can never be one: an agent that writes there writes the system, or its own policy.
 var notWorkspaces = []string{"/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin", "/srv", "/sys", "/tmp", "/usr", "/var", "/var/lib", "/var/tmp"}
 
-func (s *Session) checkWorkspace() error {
-	ws := s.Workspace.Name()
+// systemFolder refuses what can be nobody's workspace.
+func systemFolder(ws string) error {
 	for _, p := range notWorkspaces {
 		if ws == p {
 			return refusef("workspace %s: is a system folder; give a project folder with --workspace DIR", ws)
@@ -43,6 +43,24 @@ func (s *Session) checkWorkspace() error {
 		if below(ws, p) {
 			return refusef("workspace %s: lies in %s; give a project folder with --workspace DIR", ws, p)
 		}
+	}
+	return nil
+}
+
+// CheckFolder says whether a folder is there that could be somebody's workspace, to whoever asks.
+func CheckFolder(path string) error {
+	f, err := openWorkspace(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return systemFolder(f.Name())
+}
+
+func (s *Session) checkWorkspace() error {
+	ws := s.Workspace.Name()
+	if err := systemFolder(ws); err != nil {
+		return err
 	}
 	if s.User.Home != "" && (ws == filepath.Clean(s.User.Home) || below(s.User.Home, ws)) {
 		return refusef("workspace %s: holds the home folder of %s, keys and settings with it; give a project folder with --workspace DIR", ws, s.User.Name)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/sharness/sharness/launcher"
 	"github.com/sharness/sharness/launcher/pin"
 	"github.com/sharness/sharness/manifest"
 	"github.com/spf13/cobra"
@@ -116,6 +117,9 @@ func (f *newFlags) run(cmd *cobra.Command, args []string) error {
 	if want.Workspace.Orchestrator != manifest.AccessWrite {
 		fmt.Fprintf(out, "notice: the agent itself may only read the workspace, its commands write; to let it write: sudo sharness manifest allow -m %s --workspace write\n", pin.Quote(f.file))
 	}
+	if here := inFolder(want); here != "" {
+		fmt.Fprintf(out, "notice: %s lies in this folder, and is refused where that is the workspace: a session could write it; start it with --workspace DIR, or install it elsewhere\n", here)
+	}
 	next := "sudo sharness enforce"
 	if file != filepath.Join(manifestDir, filepath.Base(args[0])+".yaml") {
 		next += " -m " + pin.Quote(file)
@@ -126,6 +130,20 @@ func (f *newFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	fmt.Fprintf(out, "next: %s -- %s\n", next, pin.Quote(args[0]))
 	return nil
+}
+
+// inFolder is a pinned file that a session in the current folder would refuse, if one can be there.
+func inFolder(m *manifest.Manifest) string {
+	dir, err := os.Getwd()
+	if err != nil || dir == userHome() || launcher.CheckFolder(dir) != nil {
+		return ""
+	}
+	for _, path := range paths(m) {
+		if pin.CheckOwner(path, dir) != nil {
+			return path
+		}
+	}
+	return ""
 }
 
 func count(n int, one, many string) string {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/sharness/sharness/launcher"
 	"github.com/sharness/sharness/launcher/pin"
 	"github.com/sharness/sharness/manifest"
 	"github.com/spf13/cobra"
@@ -76,6 +77,9 @@ func newManifestCheckCmd() *cobra.Command {
 			m := d.Manifest()
 			o := pin.VerifyOptions{File: file, Path: userPath(path), Privileged: setid}
 			if workspace != "" {
+				if err := launcher.CheckFolder(workspace); err != nil {
+					return refuse("%w", err)
+				}
 				o.WritableBy = []string{workspace}
 			}
 			var problems []pin.Problem
