@@ -87,7 +87,7 @@ func (c *conn) command() (wire.Frame, error) {
 	}
 	cwd := path.Clean(q.Cwd)
 	if root := path.Clean(c.s.cfg.WorkspaceRoot); !inside(root, cwd) {
-		return wire.Frame{}, denial{&refusal{statusNotRun, fmt.Sprintf("working directory %.256q is outside the workspace %.256q", c.s.secrets.String(cwd, false), root)}}
+		return wire.Frame{}, denial{&refusal{statusNotRun, fmt.Sprintf("working directory %.256q is outside the workspace %.256q; start it in a folder in there", c.s.secrets.String(cwd, false), root)}}
 	}
 	select {
 	case c.s.commands <- struct{}{}:

@@ -430,7 +430,7 @@ func (j *job) refused(why wire.Reason) error {
 	case wire.ReasonBusy:
 		text = "the bash-server is busy"
 	case wire.ReasonCwd:
-		text = "the working directory is outside the workspace"
+		text = "the working directory is outside the workspace; start it in a folder in there"
 	case wire.ReasonShutdown:
 		text = "the session is ending"
 	}

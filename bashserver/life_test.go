@@ -2,6 +2,7 @@ package bashserver
 
 import (
 	"bufio"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -152,8 +153,21 @@ func TestClientWithoutServerExitsTwo(t *testing.T) {
 	cmd := exec.Command(client, "-c", "true")
 	cmd.Env = []string{"SHARNESS_SOCKET=/nonexistent/sock"}
 	out, _ := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != 2 || string(out) != "sharness-bash: cannot reach the bash-server at /nonexistent/sock: no such file or directory\n" {
+	if cmd.ProcessState.ExitCode() != 2 || string(out) != "sharness-bash: cannot reach the bash-server at /nonexistent/sock: no such file or directory; no session has its socket there: give that of one that runs in SHARNESS_SOCKET\n" {
 		t.Errorf("got %q, %v", out, cmd.ProcessState)
+	}
+	dead := filepath.Join(t.TempDir(), "sock")
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: dead}), unix.Close(fd)); err != nil {
+		t.Fatal(err)
+	}
+	cmd = exec.Command(client, "-c", "true")
+	cmd.Env = []string{"SHARNESS_SOCKET=" + dead}
+	if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != 2 || string(out) != "sharness-bash: cannot reach the bash-server at "+dead+": connection refused; its session has ended: give the socket of one that runs in SHARNESS_SOCKET\n" {
+		t.Errorf("nobody listens: %q, %v", out, cmd.ProcessState)
 	}
 	cmd = exec.Command(client, "-c", "true")
 	cmd.Env = []string{"SHARNESS_SOCKET=/" + strings.Repeat("x", 200)}

@@ -62,7 +62,7 @@ func TestCommandRunsWhereTheClientIs(t *testing.T) {
 	}
 	cmd = s.command("-c", "pwd")
 	cmd.Dir = "/"
-	if _, errs, ws := s.finish(cmd); ws.ExitStatus() != 2 || !strings.Contains(errs, "outside the workspace") {
+	if _, errs, ws := s.finish(cmd); ws.ExitStatus() != 2 || !strings.HasSuffix(errs, fmt.Sprintf("is outside the workspace %q; start it in a folder in there\n", s.dir)) {
 		t.Errorf("outside the workspace: %q, %v", errs, ws)
 	}
 }

@@ -3,6 +3,7 @@ package launcher
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -95,7 +96,7 @@ func (s *Session) openSink(spec sink.Spec) (sink.Opened, error) {
 	}
 	o, err := sink.Open(spec, user)
 	if err != nil {
-		return sink.Opened{}, &Refused{err}
+		return sink.Opened{}, refusef("%w%s", err, s.instead(spec, user, err))
 	}
 	if spec.Kind != sink.File {
 		return o, nil
@@ -106,6 +107,25 @@ func (s *Session) openSink(spec sink.Spec) (sink.Opened, error) {
 		return sink.Opened{}, refusef("events: %w", err)
 	}
 	return o, nil
+}
+
+// instead says what to do about a sink that could not be opened with the ids of user.
+func (s *Session) instead(spec sink.Spec, user *sink.IDs, err error) string {
+	switch {
+	case spec.Kind == sink.Journald || spec.Kind == sink.Syslog:
+		return fmt.Sprintf("; no %s listens on this host: give a file with --events FILE, or - for standard error", spec.Kind)
+	case spec.Kind != sink.File:
+		return ""
+	case errors.Is(err, fs.ErrPermission) && user != nil:
+		return fmt.Sprintf(" for %s (uid %d), whose session it is and who opens what --events names; give a file that they may write, or none for one in %s", s.User.Name, s.User.UID, logDir)
+	case errors.Is(err, fs.ErrNotExist):
+		return "; make its folder first, or give another file"
+	case errors.Is(err, unix.EISDIR):
+		return "; name a file in it"
+	case errors.Is(err, unix.ELOOP):
+		return "; a symbolic link is not followed: name the file itself"
+	}
+	return ""
 }
 
 // outside refuses a folder in which the session may write: it would read who watches it, and could take the log away or

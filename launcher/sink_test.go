@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,6 +55,27 @@ func TestEventsDoNotGoWhereTheSessionWrites(t *testing.T) {
 		}
 		if _, err := os.Lstat(c.path); c.want != "" && !strings.HasPrefix(c.want, "has") && err == nil {
 			t.Errorf("%s: was made", c.path)
+		}
+	}
+}
+
+func TestSinkThatCannotBeOpenedSaysWhatToDo(t *testing.T) {
+	s := &Session{User: User{UID: 4244, Name: "person"}}
+	file, theirs := sink.Spec{Kind: sink.File, Path: "/x/log"}, &sink.IDs{UID: 4244, GID: 4244}
+	for _, c := range []struct {
+		spec sink.Spec
+		err  error
+		want string
+	}{
+		{sink.Spec{Kind: sink.Journald}, unix.ENOENT, "; no journald listens on this host: give a file with --events FILE, or - for standard error"},
+		{sink.Spec{Kind: sink.Syslog}, unix.ECONNREFUSED, "; no syslog listens on this host: give a file with --events FILE, or - for standard error"},
+		{file, unix.EACCES, " for person (uid 4244), whose session it is and who opens what --events names; give a file that they may write, or none for one in /var/log/sharness"},
+		{file, unix.ENOENT, "; make its folder first, or give another file"},
+		{file, unix.EISDIR, "; name a file in it"},
+		{file, unix.ENOSPC, ""},
+	} {
+		if got := s.instead(c.spec, theirs, fmt.Errorf("events: open %s: %w", c.spec, c.err)); got != c.want {
+			t.Errorf("%s, %v: got %q, want %q", c.spec, c.err, got, c.want)
 		}
 	}
 }

@@ -46,11 +46,11 @@ static void unreachable(const char *what, const char *path, long err)
 	if (err == 0)
 		why = "";
 	else if (err == -ENOENT)
-		why = ": no such file or directory";
+		why = ": no such file or directory; no session has its socket there: give that of one that runs in SHARNESS_SOCKET";
 	else if (err == -EACCES)
-		why = ": permission denied";
+		why = ": permission denied; it serves its own session, or with sharness serve root";
 	else if (err == -ECONNREFUSED)
-		why = ": connection refused";
+		why = ": connection refused; its session has ended: give the socket of one that runs in SHARNESS_SOCKET";
 	else
 		for (long n = -err, i = sizeof number - 2; n > 0 && i > 7; n /= 10, i--)
 			number[i] = (char)('0' + n % 10);
@@ -251,7 +251,7 @@ static void finish(long sock, const char *path)
 {
 	static unsigned char head[8], body[4 + MAX_ERROR + 1];
 	if (!get(sock, head, 8))
-		unreachable("the bash-server went away: ", path, 0);
+		unreachable("the bash-server went away, and may be back for the next command: ", path, 0);
 	uint32_t len = u32(head + 4);
 	if (len > sizeof body - 1 || len < 4 || !get(sock, body, len))
 		unreachable("the bash-server broke off: ", path, 0);

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/sharness/sharness/event/sink"
+	"github.com/sharness/sharness/internal/sidedoor"
 	"github.com/sharness/sharness/launcher"
 	"github.com/sharness/sharness/launcher/pin"
 	"github.com/sharness/sharness/manifest"
@@ -45,6 +46,9 @@ func (f *sessionFlags) open(cmd string) (launcher.Options, error) {
 	if os.Geteuid() != 0 {
 		return o, &exitError{126, errors.New("must be root to make namespaces, mounts and cgroups; run it with sudo")}
 	}
+	if err := knownOpen(f.allowOpen); err != nil {
+		return o, err
+	}
 	path := manifestFile(f.manifest)
 	if f.manifest == "" {
 		path = filepath.Join(manifestDir, filepath.Base(cmd)+".yaml")
@@ -58,6 +62,16 @@ func (f *sessionFlags) open(cmd string) (launcher.Options, error) {
 	}
 	o.Manifest = m
 	return f.place(o, path)
+}
+
+// knownOpen refuses a door that there is none of.
+func knownOpen(doors []string) error {
+	for _, id := range doors {
+		if _, ok := sidedoor.ByID(id); !ok {
+			return refuse("--allow-open %s: no such door; the nearest are: %s; sharness doctor lists all", id, strings.Join(closest(id, doorIDs()), ", "))
+		}
+	}
+	return nil
 }
 
 // place fills in where a session of o.Manifest runs, and where its events go.

@@ -106,6 +106,8 @@ func chooseLog(args []string) (path, session string, err error) {
 			return "", "", fmt.Errorf("%w; read it with sudo", err)
 		case errors.Is(err, fs.ErrNotExist) && !strings.Contains(path, "/"):
 			return "", "", fmt.Errorf("%s: no such file, and no manifest or session of that name has a log; %s", path, loggedNames())
+		case errors.Is(err, fs.ErrNotExist):
+			return "", "", fmt.Errorf("%w; name the file that enforce --events was given, or a manifest: %s", err, loggedNames())
 		}
 		return "", "", err
 	}

@@ -210,11 +210,11 @@ func (f *allowFlags) apply(m *manifest.Manifest, o pin.Options) error {
 	for _, s := range f.connect {
 		host, text, err := net.SplitHostPort(s)
 		if err != nil {
-			return refuse("connect %s: expected NAME:PORT", strconv.Quote(s))
+			return refuse("--connect %s: expected NAME:PORT, such as example.com:443", strconv.Quote(s))
 		}
 		port, err := strconv.ParseUint(text, 10, 16)
 		if err != nil || port == 0 {
-			return refuse("connect %s: the port is not a number from 1 to 65535", strconv.Quote(s))
+			return refuse("--connect %s: the port is not a number from 1 to 65535", strconv.Quote(s))
 		}
 		e := manifest.Endpoint{Name: host, Port: uint16(port)}
 		if !slices.ContainsFunc(m.Connect, func(x manifest.Endpoint) bool { return x.Name == e.Name && x.Port == e.Port }) {

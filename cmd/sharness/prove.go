@@ -49,6 +49,9 @@ nothing was attempted.`,
 				}
 				o.Sandbox = o.Sandbox || strings.HasPrefix(d, "cmd-") // what a command alone can attack
 			}
+			if err := knownOpen(o.AllowOpen); err != nil {
+				return err
+			}
 			if os.Geteuid() != 0 {
 				return refuse("prove: must be root to make namespaces, mounts and cgroups, and was started as uid %d: nothing was attempted; run it with sudo", os.Geteuid())
 			}

@@ -79,7 +79,7 @@ func eachPlace(path string, trees []string, check func(here string, info fs.File
 			if tree, err := places.inTree(here, asked); err != nil {
 				return err
 			} else if tree != "" {
-				return fmt.Errorf("%s: lies in %s by another name (a mount shows it here), where the session can write", path, tree)
+				return fmt.Errorf("%s: lies in %s by another name (a mount shows it here), where the session can write; move it out of there", path, tree)
 			}
 			info, err := os.Lstat(here)
 			if err != nil {
@@ -88,7 +88,7 @@ func eachPlace(path string, trees []string, check func(here string, info fs.File
 			// By inode, so that another name of the tree is the tree.
 			for tree, root := range roots {
 				if os.SameFile(info, root) {
-					return fmt.Errorf("%s: lies in %s, where the session can write", path, tree)
+					return fmt.Errorf("%s: lies in %s, where the session can write; move it out of there", path, tree)
 				}
 			}
 			uid := info.Sys().(*syscall.Stat_t).Uid
