@@ -51,7 +51,10 @@ func TestEnforce(t *testing.T) {
 			name := "test-" + strings.TrimPrefix(filepath.Base(e.WorkDir), "script-")
 			e.Setenv("NAME", name)
 			e.Setenv("LONG", strings.Repeat("x", 5000))
-			e.Defer(func() { forget(t, name) })
+			e.Defer(func() {
+				forget(t, name)
+				kerneltest.ForgetWorkspaces(t, e.WorkDir)
+			})
 			return os.Chmod(e.WorkDir, 0o755)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -68,6 +71,7 @@ func sessionRoot(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		kerneltest.ForgetWorkspaces(t, root)
 		if err := os.RemoveAll(root); err != nil {
 			t.Error(err)
 		}

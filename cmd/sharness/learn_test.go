@@ -43,7 +43,10 @@ func TestLearn(t *testing.T) {
 			e.Setenv("SUDO_UID", "")
 			name := "test-" + strings.TrimPrefix(filepath.Base(e.WorkDir), "script-")
 			e.Setenv("NAME", name)
-			e.Defer(func() { forgetLearned(t, name) })
+			e.Defer(func() {
+				forgetLearned(t, name)
+				kerneltest.ForgetWorkspaces(t, e.WorkDir)
+			})
 			return os.Chmod(e.WorkDir, 0o755)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sharness/sharness/event"
+	"github.com/sharness/sharness/internal/kerneltest"
 	"github.com/sharness/sharness/internal/sidedoor/attempt"
 	"github.com/sharness/sharness/internal/sidedoor/bait"
 	"github.com/sharness/sharness/manifest"
@@ -47,6 +48,7 @@ func newSiege(t *testing.T, build string, access manifest.Access) *siege {
 	}
 	s := &siege{t: t, base: base, workspace: filepath.Join(base, "ws"), probe: copied(t, helper(t, build)), access: access}
 	t.Cleanup(func() {
+		kerneltest.ForgetWorkspaces(t, base)
 		os.RemoveAll(base)
 		kept, _ := filepath.Glob("/var/lib/sharness/quarantine/" + s.name() + "-*") // the pattern is well-formed
 		for _, dir := range kept {

@@ -67,7 +67,10 @@ func newSite(t *testing.T, edit func(*manifest.Manifest)) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(base) })
+	t.Cleanup(func() {
+		kerneltest.ForgetWorkspaces(t, base)
+		os.RemoveAll(base)
+	})
 	s := &site{t: t, base: base, workspace: filepath.Join(base, "ws"), edit: edit}
 	if err := os.Chmod(base, 0o755); err != nil {
 		t.Fatal(err)
