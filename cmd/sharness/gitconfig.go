@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -27,7 +28,11 @@ writes the file in place, and leaves no such moment.`,
 		Example: "  sharness git-config -- user.name 'A. Person'\n  sharness git-config --workspace ~/project -- --add remote.origin.fetch '+refs/*:refs/*'",
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := gitConfig(dir, args); err != nil {
+			err := gitConfig(dir, args)
+			if exit := new(exitError); errors.As(err, &exit) {
+				return exit
+			}
+			if err != nil {
 				return &exitError{126, fmt.Errorf("git-config: %w", err)}
 			}
 			return nil
@@ -39,7 +44,7 @@ writes the file in place, and leaves no such moment.`,
 }
 
 func gitConfig(dir string, args []string) error {
-	if uid, ok := os.LookupEnv("SUDO_UID"); ok && os.Geteuid() == 0 {
+	if uid := os.Getenv("SUDO_UID"); uid != "" && os.Geteuid() == 0 {
 		return asCaller(uid, dir, args)
 	}
 	out, err := git(dir, "rev-parse", "--path-format=absolute", "--git-common-dir")
@@ -90,9 +95,24 @@ func git(dir string, args ...string) (string, error) {
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(stderr.String()))
+		return "", fmt.Errorf("git %s: %w: %s", args[0], err, gitSaid(stderr.String()))
 	}
 	return string(out), nil
+}
+
+// gitSaid is what git said, in one line and without the page of options that follows a wrong one.
+func gitSaid(text string) string {
+	said, _, wrong := strings.Cut("\n"+text, "\nusage: ")
+	line := strings.Join(strings.Fields(said), " ")
+	switch {
+	case line == "" && wrong:
+		return "these arguments make no sense to it; see git config -h"
+	case line == "":
+		return "it said no more; asked for a value, it means that there is none"
+	case wrong:
+		return line + "; see git config -h"
+	}
+	return line
 }
 
 // asCaller does it with the ids of the caller behind sudo: root follows no path of the user's tree.
@@ -111,8 +131,14 @@ func asCaller(uid, dir string, args []string) error {
 	}
 	cmd := exec.Command(self, append([]string{"git-config", "--workspace", dir, "--"}, args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	// Root behind sudo is root there too, and would begin again.
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SUDO_UID=") })
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(u), Gid: uint32(g)}}
-	if err := cmd.Run(); err != nil {
+	err = cmd.Run()
+	if ended := new(exec.ExitError); errors.As(err, &ended) && ended.Exited() {
+		return &exitError{code: ended.ExitCode()} // it has said why
+	}
+	if err != nil {
 		return fmt.Errorf("as uid %d: %w", u, err)
 	}
 	return nil
