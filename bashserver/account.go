@@ -39,7 +39,7 @@ func (j *job) closing(r wire.Record, took time.Duration, taken []redact.Count) {
 			continue
 		}
 		// The sentence keeps one limit from being counted as a repetition of another.
-		j.c.s.events.send(event.Event{Type: event.LimitHit, Command: &event.Command{ID: j.number}, Detail: "a command met its limit: " + l.name,
+		j.c.s.events.send(event.Event{Type: event.LimitHit, Command: &event.Command{ID: j.number}, Detail: "a command met its limit: " + l.name + " (" + j.own(l).key + ")",
 			Data: map[string]any{"limit": l.name, "key": j.own(l).key}, Hint: &event.Hint{Model: j.sentence(l)}})
 	}
 	e := &event.Command{ID: j.number, DurationMS: took.Milliseconds(), LimitsHit: limitNames(j.limits), Redactions: redactions}

@@ -101,7 +101,8 @@ func (r *run) attend(plan *stage.Plan, v *view) (int, error) {
 	for name, hit := range map[string]bool{"pids": pids, "memory": memory} {
 		if hit {
 			r.o.Notice(fmt.Sprintf("the orchestrator met its %s limit; raise limits.%s in the manifest if it was right to want more", name, name))
-			r.events.Send(event.Event{Type: event.LimitHit, Detail: "orchestrator: " + name})
+			r.events.Send(event.Event{Type: event.LimitHit, Detail: "orchestrator: " + name + " (limits." + name + ")",
+				Data: map[string]any{"limit": name, "key": "limits." + name}})
 		}
 	}
 	if err := dom.end(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -38,6 +39,9 @@ func adviseOn(e *event.Event, workspace string) []advice {
 	if !e.Type.Denial() {
 		if e.Type == event.SecretRedacted && e.Data["by"] == "rule" {
 			return []advice{{"secrets: {rules: none}", "", "leave it: what a command printed had the shape of a token"}}
+		}
+		if e.Type == event.LimitHit {
+			return []advice{adviseLimit(e)}
 		}
 		if wise := open[e.Cause]; e.Type == event.LayerOpen && wise != "" {
 			return []advice{{wise: wise}}
@@ -121,6 +125,23 @@ func adviseHost(e *event.Event) advice {
 	return advice{"connect: [{name: HOST, port: " + port + ", tls: sni}]", "--connect HOST:" + port, wise}
 }
 
+// limitKeys are what data.key of a limit.hit may be.
+var limitKeys = regexp.MustCompile(`^(limits|sandbox|sandbox\.background|session)\.[a-z_]+$`)
+
+// adviseLimit writes the key of a limit as a line. A limit of the relay's has none.
+func adviseLimit(e *event.Event) advice {
+	key, _ := e.Data["key"].(string)
+	if !limitKeys.MatchString(key) {
+		return advice{wise: "nothing in the manifest changes it: the limit is sharness's own, and is there for what else goes that way"}
+	}
+	whose := "the command was"
+	if strings.HasPrefix(key, "limits.") {
+		whose = "the agent itself was"
+	}
+	return advice{strings.ReplaceAll(key, ".", ": {") + ": …" + strings.Repeat("}", strings.Count(key, ".")), "",
+		"yes, if " + whose + " right to need more; what it is now: sharness manifest show"}
+}
+
 // yamlText quotes a name for a line of YAML, so that it can be neither a key nor another list.
 func yamlText(name string) string {
 	return "\"" + strings.ReplaceAll(event.Escape(name), "\"", "\\\"") + "\""
@@ -186,7 +207,6 @@ var reports = map[event.Type]advice{
 	event.RepoCreated:      {wise: "nothing was refused: look at the hooks and the configuration of the new repository before git runs there"},
 	event.CommandStart:     {wise: "nothing was refused"},
 	event.CommandEnd:       {wise: "nothing was refused"},
-	event.LimitHit:         {"sandbox: {pids: …, memory: …, timeout: …, output: …, tmp: …}", "", "yes, if the command was right to need more"},
 	event.SecretRedacted:   {"secrets: {env: […]}", "", "leave it: a value that is listed was taken out of what a command printed"},
 	event.LayerOpen:        {wise: "this layer does not hold here; sharness doctor says what the host lacks, and which doors that leaves to others"},
 	event.LayerApplied:     {wise: "nothing was refused: this layer holds"},

@@ -113,3 +113,15 @@ func TestWhyTellsADoorThatIsOpenByDesignFromAGap(t *testing.T) {
 		}
 	}
 }
+
+func TestWhyNamesTheKeyOfALimit(t *testing.T) {
+	for key, want := range map[string]string{
+		"sandbox.pids": "sandbox: {pids: …}", "sandbox.background.timeout": "sandbox: {background: {timeout: …}}",
+		"session.memory": "session: {memory: …}", "limits.pids": "limits: {pids: …}", "secrets.rules": "", "limits.\x1b": "", "": "",
+	} {
+		a := adviseOn(&event.Event{Type: event.LimitHit, Data: map[string]any{"key": key}}, "")
+		if len(a) != 1 || a[0].line != want || a[0].wise == "" {
+			t.Errorf("%q: got %+v, want %q", key, a, want)
+		}
+	}
+}

@@ -175,7 +175,7 @@ func TestLimitsOfTheOrchestratorHoldAndAreReported(t *testing.T) {
 				t.Errorf("want a notice of the %s limit", c.limit)
 			}
 			x.wantEvent("limit.hit", func(e event.Event) bool {
-				return e.Type == event.LimitHit && strings.Contains(e.Detail, "orchestrator: "+c.limit)
+				return e.Type == event.LimitHit && strings.Contains(e.Detail, "orchestrator: "+c.limit) && e.Data["key"] == "limits."+c.limit
 			})
 			id, uid := x.id()
 			s.wantNoTrace(id, uid)
