@@ -22,6 +22,8 @@ type conn struct {
 	asked   *event.Target // what is to be run, and what may be said of it, once that is known
 	logged  map[string]any
 	frames  *wire.FrameConn
+	json    bool               // it wants one object
+	out     *clientFD          // where that goes, of a refusal that came when the descriptors had been taken
 	records chan message       // of the supervisor, for this connection; hints are not among them
 	hints   map[wire.Hint]bool // what it said may be why the command fails; under s.mu
 	signals chan int           // of the client
@@ -62,7 +64,11 @@ func (c *conn) serve() {
 	case err == nil:
 	case errors.As(err, &no):
 		c.reportRefusal(err, no)
-		answer = wire.ErrorFrame(no.status, c.s.secrets.String(no.text, false))
+		text := c.s.secrets.String(no.text, false)
+		if c.json {
+			c.tellRefusal(no.status, text)
+		}
+		answer = wire.ErrorFrame(no.status, text)
 	default: // the client is gone
 		return
 	}
@@ -71,7 +77,7 @@ func (c *conn) serve() {
 }
 
 // command reads a request and runs it, and returns the frame that says how it ended.
-func (c *conn) command() (wire.Frame, error) {
+func (c *conn) command() (answer wire.Frame, err error) {
 	q, size, err := c.request()
 	defer func() { c.s.pending.Add(int64(-size)) }()
 	if err != nil {
@@ -79,6 +85,7 @@ func (c *conn) command() (wire.Frame, error) {
 	}
 	c.asked = &event.Target{Asked: cut(q.Execfn), Source: "request"}
 	p, err := c.s.cfg.program(q)
+	c.json = p.json
 	if err != nil {
 		return wire.Frame{}, err
 	}
@@ -105,12 +112,17 @@ func (c *conn) command() (wire.Frame, error) {
 	if err != nil {
 		return wire.Frame{}, &refusal{statusNotRun, err.Error()}
 	}
-	defer j.close()
+	defer func() {
+		if no := new(refusal); p.json && errors.As(err, &no) {
+			c.out, j.client[1] = j.client[1], nil
+		}
+		j.close()
+	}()
 	if j.job != nil {
 		j.job.cwd, j.job.text = c.s.secrets.String(cwd, false), c.s.jobText(p.argv)
 	}
 	cmd := wire.Command{Path: p.path, Argv: p.argv, Env: c.s.cfg.environment(q.Env, cwd), Cwd: cwd}
-	if err := j.start(cmd, q.Execfn); err != nil {
+	if err = j.start(cmd, q.Execfn); err != nil {
 		return wire.Frame{}, &refusal{statusNotRun, err.Error()}
 	}
 	c.s.pending.Add(int64(-size)) // the request lies in the memfd now

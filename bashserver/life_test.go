@@ -2,6 +2,7 @@ package bashserver
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -201,6 +202,46 @@ func TestRefusedCommandExitsTwoWithTheReason(t *testing.T) {
 		if _, errs, ws := s.output("-c", "true"); ws.ExitStatus() != 2 || !strings.Contains(errs, text) {
 			t.Errorf("reason %d: %q, %v", reason, errs, ws)
 		}
+	}
+}
+
+// Who asked for an object reads standard output, also of a command that does not run.
+func TestRefusalIsAnObjectForAClientThatWantsOne(t *testing.T) {
+	object := func(out string) (r struct {
+		ExitCode int `json:"exit_code"`
+		Stdout   string
+		Notes    []string
+	}) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(out), &r); err != nil || strings.Count(out, "\n") != 1 {
+			t.Errorf("%q: %v", out, err)
+		}
+		return r
+	}
+	refuses := start(t, Config{}, inProcess, func(s *supervisor) { s.refuse = wire.ReasonBusy })
+	runs := start(t, Config{}, inProcess)
+	outside := runs.command("--json", "-c", "true")
+	outside.Dir = "/"
+	for name, c := range map[string]struct {
+		s      *supervisor
+		cmd    *exec.Cmd
+		status int
+		note   string
+	}{
+		"by the supervisor":    {refuses, refuses.command("--json", "-c", "true"), 2, "busy"},
+		"a job":                {refuses, refuses.command("--json", "--background", "-c", "true"), 2, "no command may run in the background"},
+		"working directory":    {runs, outside, 2, "outside the workspace"},
+		"usage":                {runs, runs.command("--json"), 2, "usage"},
+		"no such job":          {runs, runs.command("--json", "--job-log", "77"), 1, "no job 77"},
+		"no such job, to kill": {runs, runs.command("--json", "--kill", "77"), 1, "no job 77"},
+	} {
+		out, errs, ws := c.s.finish(c.cmd)
+		if r := object(out); r.ExitCode != c.status || ws.ExitStatus() != c.status || r.Stdout != "" || len(r.Notes) != 1 || !strings.Contains(r.Notes[0], c.note) || !strings.Contains(errs, c.note) {
+			t.Errorf("%s: got %q, %q, %v", name, out, errs, ws)
+		}
+	}
+	if out, _, ws := refuses.output("-c", "true"); out != "" || ws.ExitStatus() != 2 {
+		t.Errorf("without --json: %q, %v", out, ws)
 	}
 }
 

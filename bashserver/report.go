@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/sharness/sharness/bashserver/redact"
+	"github.com/sharness/sharness/bashserver/wire"
 )
 
 // report is what --json prints.
@@ -19,6 +21,28 @@ type report struct {
 	limits           []string
 	notes            []string
 	taken            []redact.Count
+}
+
+// tellRefusal prints the object of a command that does not run, to a client that has a moment to read it.
+func (c *conn) tellRefusal(status uint32, text string) {
+	to := c.out
+	if to != nil {
+		defer to.close()
+	} else {
+		fds := c.frames.TakeFDs()
+		defer wire.CloseAll(fds)
+		if len(fds) != 3 {
+			return // it was told already, and did not listen
+		}
+		var err error
+		if to, err = newClientFD(fds[1], 1, c.s.poll); err != nil {
+			return // not what an answer could go to
+		}
+	}
+	late := make(chan struct{})
+	defer time.AfterFunc(answerTime, func() { close(late) }).Stop()
+	r := &report{exitCode: int(status), notes: []string{text}}
+	_ = r.write(&sink{to: to, quit: late}) // the status says it too
 }
 
 // write prints the object and a newline. It does not build it first: escapes make output up to six times longer.

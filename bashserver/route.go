@@ -116,7 +116,7 @@ func (c *Config) shell(q wire.Request, execfn string) (program, error) {
 	}
 	p := program{path: c.ShellPath, argv: slices.Clone(q.Argv)}
 	if err := p.options(); err != nil {
-		return program{}, err
+		return program{json: p.json}, err
 	}
 	// The shell puts its own name before every message: bash, unless the caller chose another.
 	dash := ""

@@ -289,7 +289,9 @@ __attribute__((noreturn, used)) void start(long *stack)
 			"--background returns at once and prints a number: the command runs on as a job, which\n"
 			"--jobs lists, --job-log shows what it has printed, and --kill ends. --tty runs it on a\n"
 			"terminal of its own, which it has without asking when 0, 1 and 2 are a terminal.\n"
-			"Status: the command's; 2 when the server cannot be reached or does not run it.\n";
+			"These are for the agent: in a command the name sharness-bash is bash's.\n"
+			"Status: the command's; 2 when the server cannot be reached or does not run it, 126 for\n"
+			"a program that is no route, 1 for a job that there is none of.\n";
 		struct iovec v = {help, same(argv[1], "--help") ? sizeof help - 1 : sizeof "sharness-bash " VERSION};
 		SYS(writev, 1, &v, 1, 0, 0);
 		leave(0);
