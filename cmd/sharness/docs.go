@@ -65,12 +65,19 @@ func manPage(cmd *cobra.Command) []byte {
 	return b.Bytes()
 }
 
-// synopsis does not add "[flags]" where they are spelled out.
+// synopsis says that there are more options than the line has, if there are.
 func synopsis(cmd *cobra.Command) string {
-	if strings.Contains(cmd.Use, "-m FILE") {
-		return strings.TrimSuffix(cmd.UseLine(), " [flags]")
+	line := strings.Replace(cmd.UseLine(), " [flags]", "", 1)
+	more := false
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		named := strings.Contains(line, "--"+f.Name) || f.Shorthand != "" && strings.Contains(line, "-"+f.Shorthand+" ")
+		more = more || !named && !f.Hidden && f.Name != "help"
+	})
+	if !more {
+		return line
 	}
-	return cmd.UseLine()
+	path := cmd.CommandPath()
+	return path + " [OPTION]…" + strings.TrimPrefix(line, path)
 }
 
 func manFlag(b *bytes.Buffer, f *pflag.Flag) {
@@ -92,6 +99,9 @@ func manAlso(cmd *cobra.Command) []string {
 	var also []string
 	if cmd.HasParent() {
 		also = append(also, manName(cmd.Parent())+"(1)")
+	}
+	if !cmd.HasParent() || cmd.Name() == "enforce" || cmd.Name() == "serve" {
+		also = append(also, "sharness-bash(1)")
 	}
 	for _, c := range cmd.Commands() {
 		if !c.Hidden && c.Name() != "help" {

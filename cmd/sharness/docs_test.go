@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/sharness/sharness/manifest"
 )
 
@@ -16,25 +19,50 @@ func TestManPagesCoverEveryCommandAndItsFlags(t *testing.T) {
 	if err := writeMan(root, dir); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range root.Commands() {
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
 		if c.Hidden || c.Name() == "help" {
-			continue
+			return
 		}
-		page, err := os.ReadFile(filepath.Join(dir, "sharness-"+c.Name()+".1"))
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+		page, err := os.ReadFile(filepath.Join(dir, manName(c)+".1"))
 		if err != nil {
 			t.Error(err)
-			continue
+			return
 		}
-		if !strings.HasPrefix(string(page), ".TH SHARNESS-") || !strings.Contains(string(page), ".SH SYNOPSIS\n.B sharness "+roff(c.Name())) {
-			t.Errorf("%s: got\n%s", c.Name(), page)
+		_, text, ok := strings.Cut(string(page), ".SH SYNOPSIS\n.B "+roff(c.CommandPath()))
+		if !strings.HasPrefix(string(page), ".TH SHARNESS") || !ok {
+			t.Errorf("%s: got\n%s", c.CommandPath(), page)
 		}
+		synopsis, _, _ := strings.Cut(text, "\n")
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			name := roff("--" + f.Name)
+			if f.Hidden {
+				return
+			}
+			if !strings.Contains(text, name+" ") && !strings.Contains(text, name+"\n") {
+				t.Errorf("%s: --%s is in no page", c.CommandPath(), f.Name)
+			}
+			short := f.Shorthand != "" && strings.Contains(synopsis, roff("-"+f.Shorthand)+" ")
+			if !strings.Contains(synopsis, name) && !short && !strings.Contains(synopsis, "[OPTION]…") && f.Name != "help" {
+				t.Errorf("%s: the synopsis %q says nothing of --%s", c.CommandPath(), synopsis, f.Name)
+			}
+		})
 	}
-	page, err := os.ReadFile(filepath.Join(dir, "sharness-enforce.1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := `.B \-\-allow\-open DOOR`; !strings.Contains(string(page), want) {
-		t.Errorf("want %q in\n%s", want, page)
+	walk(root)
+	for page, want := range map[string]string{
+		"sharness-enforce.1": `.B \-\-allow\-open DOOR`, "sharness.1": `sharness\-bash(1), sharness\-completion(1)`, "sharness-serve.1": `sharness\-bash(1)`,
+		"sharness-manifest-new.1": `.B sharness manifest new [OPTION]… \-\- CMD [ARG…]`, "sharness-manifest-allow.1": `.B sharness manifest allow [OPTION]… \-m FILE`,
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s: want %q in\n%s", page, want, text)
+		}
 	}
 }
 
