@@ -150,9 +150,9 @@ func (s *Session) orchestratorPlan(v *view, set *protect.Set, argv, env []string
 	}
 }
 
-// unlisted are programs that every host has one of; the first that is neither pinned nor routed is what the self-probe
-// tries to start and to map.
-var unlisted = []string{"/usr/bin/true", "/usr/bin/env", "/usr/bin/id", "/usr/bin/ls"}
+// Unlisted are programs that every host has one of; the first that is neither pinned nor routed is what the self-probe, and
+// sharness prove, try to start and to map.
+var Unlisted = []string{"/usr/bin/env", "/usr/bin/true", "/usr/bin/id", "/usr/bin/ls"}
 
 func (s *Session) orchestratorChecks(v *view) []stage.Check {
 	checks := s.commandChecks()
@@ -174,7 +174,7 @@ func (s *Session) orchestratorChecks(v *view) []stage.Check {
 	if s.learn != nil {
 		return checks // what is not listed may be executed
 	}
-	for _, p := range unlisted {
+	for _, p := range Unlisted {
 		real, err := filepath.EvalSymlinks(p)
 		if err != nil || !slices.ContainsFunc(v.mounts, func(m stage.Mount) bool { return below(real, m.Target) && m.FD > 0 }) {
 			continue

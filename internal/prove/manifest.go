@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sharness/sharness/launcher"
 	"github.com/sharness/sharness/launcher/pin"
 	"github.com/sharness/sharness/manifest"
 )
@@ -12,7 +13,7 @@ import (
 // unlisted is a program of this host that a manifest neither pins nor routes. A script that begins with "#!/usr/bin/env"
 // has that pinned.
 func unlisted(m *manifest.Manifest) string {
-	for _, name := range []string{"/usr/bin/env", "/usr/bin/true", "/usr/bin/id", "/usr/bin/ls"} {
+	for _, name := range launcher.Unlisted {
 		real, err := filepath.EvalSymlinks(name)
 		if err != nil {
 			continue
