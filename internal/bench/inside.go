@@ -160,8 +160,7 @@ func (h *host) memory(g group) error {
 		}
 		total, own = total+all, own+private
 	}
-	// The rest are the programs in the page cache, which depends on how they came there: the same file took 7 MiB more when it was
-	// just built than when it was read from a disk again.
+	// The rest are the programs in the page cache.
 	fmt.Printf("\nmemory: supervisor and sharness-bashd %.1f MiB resident when idle, %.1f of them their own", float64(total)/1024, float64(own)/1024)
 	bare, err := kernelMemory(row{"bare", []string{"/bin/sleep", "30"}, nil}, g.dir)
 	if err != nil {
