@@ -154,7 +154,7 @@ func TestClientWithoutServerExitsTwo(t *testing.T) {
 	cmd := exec.Command(client, "-c", "true")
 	cmd.Env = []string{"SHARNESS_SOCKET=/nonexistent/sock"}
 	out, _ := cmd.CombinedOutput()
-	if cmd.ProcessState.ExitCode() != 2 || string(out) != "sharness-bash: cannot reach the bash-server at /nonexistent/sock: no such file or directory; no session has its socket there: give that of one that runs in SHARNESS_SOCKET\n" {
+	if cmd.ProcessState.ExitCode() != 2 || string(out) != "sharness-bash: cannot reach the bash-server at /nonexistent/sock: no such file or directory; no session has its socket there: set SHARNESS_SOCKET to that of one that runs\n" {
 		t.Errorf("got %q, %v", out, cmd.ProcessState)
 	}
 	dead := filepath.Join(t.TempDir(), "sock")
@@ -167,7 +167,7 @@ func TestClientWithoutServerExitsTwo(t *testing.T) {
 	}
 	cmd = exec.Command(client, "-c", "true")
 	cmd.Env = []string{"SHARNESS_SOCKET=" + dead}
-	if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != 2 || string(out) != "sharness-bash: cannot reach the bash-server at "+dead+": connection refused; its session has ended: give the socket of one that runs in SHARNESS_SOCKET\n" {
+	if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != 2 || string(out) != "sharness-bash: cannot reach the bash-server at "+dead+": connection refused; its session has ended: set SHARNESS_SOCKET to the socket of one that runs\n" {
 		t.Errorf("nobody listens: %q, %v", out, cmd.ProcessState)
 	}
 	cmd = exec.Command(client, "-c", "true")

@@ -46,11 +46,11 @@ static void unreachable(const char *what, const char *path, long err)
 	if (err == 0)
 		why = "";
 	else if (err == -ENOENT)
-		why = ": no such file or directory; no session has its socket there: give that of one that runs in SHARNESS_SOCKET";
+		why = ": no such file or directory; no session has its socket there: set SHARNESS_SOCKET to that of one that runs";
 	else if (err == -EACCES)
-		why = ": permission denied; it serves its own session, or with sharness serve root";
+		why = ": permission denied; it serves the agent of its session, or root with sharness serve";
 	else if (err == -ECONNREFUSED)
-		why = ": connection refused; its session has ended: give the socket of one that runs in SHARNESS_SOCKET";
+		why = ": connection refused; its session has ended: set SHARNESS_SOCKET to the socket of one that runs";
 	else
 		for (long n = -err, i = sizeof number - 2; n > 0 && i > 7; n /= 10, i--)
 			number[i] = (char)('0' + n % 10);
