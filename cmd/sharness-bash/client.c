@@ -105,6 +105,7 @@ static long dial(const char *path)
 // A request on its way: frames are gathered and sent from where their payload lies.
 static struct {
 	long sock, err;
+	uint64_t blocked; // signals while it waits for a server that does not read, as we were started
 	int sent_fds;
 	unsigned frames;
 	struct iovec v[2 * BATCH];
@@ -127,9 +128,14 @@ static void flush(void)
 			m.control = &r;
 			m.controllen = sizeof r;
 		}
-		long n = SYS(sendmsg, out.sock, &m, MSG_NOSIGNAL, 0, 0);
+		long n = SYS(sendmsg, out.sock, &m, MSG_NOSIGNAL | MSG_DONTWAIT, 0, 0);
 		if (n == -EINTR)
 			continue;
+		if (n == -EAGAIN) {
+			struct pollfd room = {(int)out.sock, POLLOUT, 0};
+			SYS(ppoll, &room, 1, 0, &out.blocked, 8);
+			continue;
+		}
 		if (n < 0) {
 			out.err = n; // not fatal yet: the server may have said why before it hung up
 			return;
@@ -185,20 +191,22 @@ static void send_request(char **argv, char **env, const char *execfn)
 	flush();
 }
 
-// catch_signals turns what a person or an agent sends into a descriptor. Signals that were ignored or blocked when we
-// were started stay so: that is how nohup and job control speak to a program.
-static long catch_signals(uint64_t blocked)
+// hold_signals keeps what a person or an agent sends from here on, and returns which signals that are: the command may run
+// before we come to listen, and is to be told then. Signals that were ignored or blocked when we were started stay so: that is
+// how nohup and job control speak to a program.
+static uint64_t hold_signals(void)
 {
 	uint64_t mask = 0;
+	SYS(rt_sigprocmask, SIG_BLOCK, &mask, &out.blocked, 8, 0);
 	for (unsigned i = 0; i < sizeof forwarded / sizeof *forwarded; i++) {
 		struct sigaction old = {0};
 		uint64_t bit = 1ULL << (forwarded[i] - 1);
 		SYS(rt_sigaction, forwarded[i], 0, &old, 8, 0);
-		if (old.handler != SIG_IGN && !(blocked & bit))
+		if (old.handler != SIG_IGN && !(out.blocked & bit))
 			mask |= bit;
 	}
 	SYS(rt_sigprocmask, SIG_BLOCK, &mask, 0, 8, 0);
-	return SYS(signalfd4, -1, &mask, 8, 0, 0);
+	return mask;
 }
 
 // by_default lets signal n do to this process what it does by default.
@@ -309,13 +317,13 @@ __attribute__((noreturn, used)) void start(long *stack)
 
 	long parent = follow_parent();
 	out.sock = dial(path);
-	// From here on a new size of the terminal is kept for catch_signals: the command may be told before we are.
-	uint64_t blocked = 0, winch = 1ULL << (SIGWINCH - 1);
-	SYS(rt_sigprocmask, SIG_BLOCK, &winch, &blocked, 8, 0);
+	uint64_t held = hold_signals();
 	send_request(argv, env, execfn);
-	if (out.err < 0)
+	if (out.err < 0) {
+		SYS(rt_sigprocmask, SIG_SETMASK, &out.blocked, 0, 8, 0);
 		finish(out.sock, path);
-	long sigfd = catch_signals(blocked);
+	}
+	long sigfd = SYS(signalfd4, -1, &held, 8, 0, 0);
 	struct pollfd wait[] = {{(int)out.sock, POLLIN, 0}, {(int)sigfd, POLLIN, 0}, {(int)parent, POLLIN, 0}};
 	for (;;) {
 		if (SYS(ppoll, wait, 3, 0, 0, 8) < 0)
