@@ -28,10 +28,15 @@ var newRepositories = map[string]string{
 	"linked hooks":        `mkdir docs/h; printf '#!/bin/sh\ntouch "'$PWD'/../PWNED"\n' > docs/h/post-index-change; chmod 755 docs/h/*; rm -r docs/.git/hooks; ln -s ../h docs/.git/hooks; echo x > docs/f; git -C docs add f; touch docs/f`,
 	"git file":            `git -C docs config core.fsmonitor "` + evil + `"; mv docs/.git elsewhere; echo "gitdir: ../elsewhere" > docs/.git`,
 	"common directory":    `git -C docs config core.fsmonitor "` + evil + `"; mkdir docs/common; mv docs/.git/objects docs/.git/refs docs/.git/config docs/common; echo ../common > docs/.git/commondir`,
-	"locked":              `git -C docs config core.fsmonitor "` + evil + `"; chmod 0500 docs/.git; chmod 0400 docs/.git/config`,
+	"promised objects": `cd docs; echo x > f; git add f; git commit -qm f; T=$(git rev-parse HEAD^{tree}); rm -f .git/index .git/objects/$(echo $T | cut -c-2)/$(echo $T | cut -c3-)
+git config core.repositoryformatversion 1; git config extensions.partialClone o; git config remote.o.url ssh://host.example/x; git config remote.o.promisor true
+cd ..; git update-index --cacheinfo 160000,$(git -C docs rev-parse HEAD),docs`,
+	"locked": `git -C docs config core.fsmonitor "` + evil + `"; chmod 0500 docs/.git; chmod 0400 docs/.git/config`,
 }
 
-// The person types git status at the top, and only that. PWNED is made by whatever of the agent's runs then.
+// typed is what the person types. PWNED is made by whatever of the agent's runs then, and by ssh if git starts it.
+const typed = `chmod -R u+rwX docs; export GIT_SSH_COMMAND="touch '$PWD/../PWNED'; false"; git status --short || true; git -C docs status --short || true`
+
 func TestSideDoor_FileGit_StatusRunsNothingOfANewRepository(t *testing.T) {
 	for name, script := range newRepositories {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +46,7 @@ func TestSideDoor_FileGit_StatusRunsNothingOfANewRepository(t *testing.T) {
 			if swept.A == 0 || swept.C != 0 {
 				t.Errorf("sweep: got %+v, want something taken and nothing failed", swept)
 			}
-			s.sh(`chmod -R u+rwX docs; git status --short; git -C docs status --short`)
+			s.sh(typed)
 			if _, err := os.Stat(filepath.Join(s.root, "../PWNED")); err == nil {
 				t.Error("git status ran what the agent had put there")
 			}
@@ -55,7 +60,7 @@ func TestSideDoor_FileGit_StatusRunsNothingOfANewRepository(t *testing.T) {
 				}
 				return false
 			})
-			if !strings.Contains(s.keptContents(), "PWNED") && !strings.HasPrefix(name, "linked") && name != "include" && name != "continued line" {
+			if !strings.Contains(s.keptContents(), "PWNED") && !strings.HasPrefix(name, "linked") && name != "include" && name != "continued line" && name != "promised objects" {
 				t.Error("the quarantine does not hold what was taken")
 			}
 		})
@@ -66,7 +71,7 @@ func TestSideDoor_FileGit_StatusRunsNothingOfANewRepository(t *testing.T) {
 func TestStatusRunsANewRepositoryWithoutTheSweep(t *testing.T) {
 	for name, script := range newRepositories {
 		s := prepared(t, `git init -q . && git commit -q --allow-empty -m x`, "")
-		s.sh(gitlink + script + `; rm -f ../PWNED; chmod -R u+rwX docs; git status --short; git -C docs status --short`)
+		s.sh(gitlink + script + `; rm -f ../PWNED; ` + typed)
 		if _, err := os.Stat(filepath.Join(s.root, "../PWNED")); err != nil {
 			t.Errorf("%s: this git does not run it", name)
 		}
@@ -107,6 +112,25 @@ git -C r config core.sshCommand evil && git -C r config alias.x '!evil' && git -
 	}
 	if kept := s.keptContents(); !strings.Contains(kept, "sshCommand = evil") {
 		t.Errorf("the quarantine holds %q", kept)
+	}
+}
+
+// What is written anew is ours: no key may come below a header that it did not have.
+func TestSideDoor_FileGit_WhatIsWrittenAnewStartsNothing(t *testing.T) {
+	s := start(t, `true`, "")
+	s.sh(`git init -q r; printf '[core]\n\trepositoryformatversion = 0\n[pager]\n[submodule "a\001b"]\n\tbranch = touch x\n[alias]\n[remote "\001"]\n\tpush = !touch x\n' > r/.git/config`)
+	s.sweep()
+	if got := s.sh(`git -C r config --list --local`); got != "core.repositoryformatversion=0" {
+		t.Errorf("git reads %q", got)
+	}
+}
+
+func TestSweepKeepsAWorkTreeOnlyOfASubmodule(t *testing.T) {
+	s := start(t, `mkdir ../home && ln -s ../home away`, "")
+	s.sh(`i=0; for at in $PWD/../home ../../../home ../../away ../../away/../x ../hooks "\"../../../home\"" ../..; do i=$((i+1)); git init -q r$i; printf '[core]\n\tworktree = %s\n' "$at" > r$i/.git/config; done`)
+	s.sweep()
+	if got := s.sh(`cat r*/.git/config | grep worktree || true`); got != "" {
+		t.Errorf("left: %q", got)
 	}
 }
 

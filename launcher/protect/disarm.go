@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/sharness/sharness/event"
@@ -44,7 +45,7 @@ func (w *Watcher) disarmConfig(rel string, moved bool) {
 	}
 	safe, found := minimalConfig, "it is not a file that can be read"
 	if text, err := w.readFile(rel, maxConfig); err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
-		safe, found = safeConfig(string(text))
+		safe, found = safeConfig(string(text), func(value string) bool { return w.submoduleAt(parent(rel), value) })
 	}
 	if found == "" || !w.takeFrom(rel, fmt.Sprintf("the configuration of a new repository can start programs (%s): it was moved to the quarantine, and what is harmless written anew", event.Escape(found))) {
 		return
@@ -52,6 +53,17 @@ func (w *Watcher) disarmConfig(rel string, moved bool) {
 	if path.Base(rel) == "config" {
 		w.write(rel, safe)
 	}
+}
+
+// submoduleAt says whether a git directory's core.worktree is what git writes of a submodule: a folder of the workspace with a
+// .git that is a file. In any other the next checkout would write what the agent committed, such as a .bashrc or a hook.
+func (w *Watcher) submoduleAt(gitDir, value string) bool {
+	dir := path.Join(gitDir, value)
+	if path.IsAbs(value) || path.Clean(value) != value || dir == ".." || strings.HasPrefix(dir, "../") || slices.Contains(strings.Split(dir, "/"), ".git") {
+		return false
+	}
+	st, err := w.lstat(path.Join(dir, ".git")) // beneath the workspace, and by no link
+	return err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
 // write makes a file that is not there.

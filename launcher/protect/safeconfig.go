@@ -7,13 +7,15 @@ import (
 )
 
 // safeKeys are the keys of a git configuration that start no program, read no other file and name none. "*" stands for a
-// subsection. A key that is missing here counts as one that does: git grows new ones.
+// subsection. A key that is missing here counts as one that does: git grows new ones. What makes a remote one that promised
+// objects (extensions.partialClone, remote.*.promisor) is missing on purpose: git asks it for an object that is not there
+// whenever one is read, by git status too, and starts ssh or git-remote-NAME for that.
 var safeKeys = map[string][]string{
-	"core": {"repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks", "worktree",
+	"core": {"repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase", "precomposeunicode", "symlinks",
 		"autocrlf", "eol", "safecrlf", "sharedrepository", "sparsecheckout", "sparsecheckoutcone", "quotepath", "longpaths", "abbrev",
 		"compression", "untrackedcache", "preloadindex", "commitgraph", "multipackindex", "bigfilethreshold", "protecthfs", "protectntfs"},
-	"extensions": {"objectformat", "compatobjectformat", "partialclone", "preciousobjects", "refstorage", "relativeworktrees", "worktreeconfig", "noop"},
-	"remote.*":   {"url", "pushurl", "fetch", "push", "mirror", "tagopt", "prune", "prunetags", "promisor", "partialclonefilter", "skipfetchall", "gh-resolved"},
+	"extensions": {"objectformat", "compatobjectformat", "preciousobjects", "refstorage", "relativeworktrees", "worktreeconfig", "noop"},
+	"remote.*":   {"url", "pushurl", "fetch", "push", "mirror", "tagopt", "prune", "prunetags", "skipfetchall", "gh-resolved"},
 	"branch.*":   {"remote", "pushremote", "merge", "rebase", "description", "vscode-merge-base", "gh-merge-base"},
 	"user":       {"name", "email"}, "author": {"name", "email"}, "committer": {"name", "email"},
 	"submodule": {"active", "recurse", "fetchjobs", "propagatebranches"}, "submodule.*": {"url", "active", "branch", "ignore", "shallow", "fetchrecursesubmodules"},
@@ -38,8 +40,9 @@ var (
 	keyLine     = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*)[ \t]*(=.*)?$`)
 )
 
-// safeConfig returns the lines of a configuration that are safe, and the first that is not ("": none).
-func safeConfig(text string) (safe, found string) {
+// safeConfig returns the lines of a configuration that are safe, and the first that is not ("": none). worktree says whether
+// a value of core.worktree is. A header that is not kept has no keys that are: they would come below another.
+func safeConfig(text string, worktree func(value string) bool) (safe, found string) {
 	var b strings.Builder
 	section, sub := "", ""
 	for line := range strings.SplitSeq(text, "\n") {
@@ -48,14 +51,16 @@ func safeConfig(text string) (safe, found string) {
 		switch m := sectionLine.FindStringSubmatch(bare); {
 		case bare == "", bare[0] == '#', bare[0] == ';':
 			ok = !strings.ContainsFunc(bare, control)
-		case m != nil:
-			section, sub = strings.ToLower(m[1]), ""
-			if m[2] != "" {
-				sub = ".*"
+		case bare[0] == '[':
+			section, sub = "", ""
+			if ok = m != nil && !strings.ContainsFunc(bare, control); ok {
+				section = strings.ToLower(m[1])
+				if m[2] != "" {
+					sub = ".*"
+				}
 			}
-			ok = !strings.ContainsFunc(bare, control)
 		default:
-			ok = safeLine(section+sub, bare)
+			ok = safeLine(section+sub, bare, worktree)
 		}
 		if ok {
 			b.WriteString(line + "\n")
@@ -67,13 +72,20 @@ func safeConfig(text string) (safe, found string) {
 	return b.String(), found
 }
 
-func safeLine(section, line string) bool {
+func safeLine(section, line string, worktree func(value string) bool) bool {
 	m := keyLine.FindStringSubmatch(line)
 	// A backslash joins the next line, or hides a quote.
 	if m == nil || strings.Contains(line, `\`) || strings.ContainsFunc(line, control) {
 		return false
 	}
-	return slices.Contains(safeKeys[section], strings.ToLower(m[1])) || slices.Contains(safeLines[section], line)
+	key, value := strings.ToLower(m[1]), strings.TrimSpace(strings.TrimPrefix(m[2], "="))
+	switch {
+	case section == "core" && key == "worktree":
+		return !strings.ContainsAny(value, `"#;`) && worktree(value)
+	case strings.HasSuffix(key, "url") && strings.Contains(value, "::"): // NAME::ADDRESS starts git-remote-NAME (gitremote-helpers(7))
+		return false
+	}
+	return slices.Contains(safeKeys[section], key) || slices.Contains(safeLines[section], line)
 }
 
 func control(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f || r == '\ufeff' }

@@ -7,6 +7,9 @@ import (
 	"testing"
 )
 
+// nowhere is of a repository that is no submodule.
+func nowhere(string) bool { return false }
+
 func TestSafeConfigKeepsWhatGitWrites(t *testing.T) {
 	for name, text := range map[string]string{
 		"empty": "",
@@ -15,7 +18,7 @@ func TestSafeConfigKeepsWhatGitWrites(t *testing.T) {
 		"lfs":   "[lfs]\n\trepositoryformatversion = 0\n[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n\tprocess = git-lfs filter-process\n",
 		"notes": "# a note\n; another\n\n[CORE]\nBARE\n",
 	} {
-		if safe, found := safeConfig(text); found != "" || strings.TrimSpace(safe) != strings.TrimSpace(text) {
+		if safe, found := safeConfig(text, nowhere); found != "" || strings.TrimSpace(safe) != strings.TrimSpace(text) {
 			t.Errorf("%s: %q was found, %q is left", name, found, safe)
 		}
 	}
@@ -33,21 +36,37 @@ func TestSafeConfigFindsPrograms(t *testing.T) {
 		"[trailer \"a\"]\ncommand = x", "[browser \"a\"]\ncmd = x", "[instaweb]\nhttpd = x", "[sendemail]\nsmtpServer = x", "[lfs \"customtransfer.a\"]\npath = x",
 		"[core] fsmonitor = x", "[core]\r\nfsmonitor = x", "[core]\rfsmonitor=x", "\ufeff[core]\nfsmonitor = x", "[core]\nbare = a\\\nb", "[core\n]\nfsmonitor=x",
 		"[a \"]\n[core]\nfsmonitor = x\n\"]", "[core \"x\\\"]\"]\nbare=1", "[core]\nbare = \x00", "[core.x]\nbare = 1", "[unknown]\nkey = 1",
+		"[core]\nworktree = ../../home", "[extensions]\npartialClone = o", "[remote \"o\"]\npromisor = true", "[remote \"o\"]\npartialCloneFilter = tree:0",
+		"[remote \"o\"]\nurl = foo::bar", "[remote \"o\"]\npushUrl = \"ext::sh -c x\"", "[submodule \"o\"]\nurl = foo::bar",
 	} {
-		if _, found := safeConfig(text); found == "" {
+		if _, found := safeConfig(text, nowhere); found == "" {
 			t.Errorf("%q counts as safe", text)
+		}
+	}
+}
+
+// A key that is kept stands below another header in what is left, if its own is not.
+func TestSafeConfigKeepsNoKeyWithoutItsHeader(t *testing.T) {
+	for _, header := range []string{"[submodule \"a\x01b\"]", "[submodule \"a\ufeffb\"]", "[submodule \"a\"", "[submodule a]", "[submodule \"a\"] url = x", "[submodule \"a\\\"b\"]"} {
+		for _, before := range []string{"[pager]", "[alias]", "[core]", "[include]"} {
+			text := before + "\n" + header + "\n\tbranch = touch x; cat\n"
+			safe, found := safeConfig(text, nowhere)
+			if again, left := safeConfig(safe, nowhere); found == "" || left != "" || strings.TrimRight(again, "\n") != strings.TrimRight(safe, "\n") || strings.Contains(safe, "touch") {
+				t.Errorf("%q leaves %q, in which %q is found", text, safe, left)
+			}
 		}
 	}
 }
 
 // What is left is safe to us, and git reads no other key in it than we do.
 func FuzzSafeConfig(f *testing.F) {
-	for _, text := range []string{"[core]\nfsmonitor = x\nbare = \"a\nb\"", "[remote \"a\"] url = x\n\turl = y # z\\\nfsmonitor = 1", "[branch \"\"]\nremote=\"", "[core]\n\tbare = 0\r[a]"} {
+	for _, text := range []string{"[core]\nfsmonitor = x\nbare = \"a\nb\"", "[remote \"a\"] url = x\n\turl = y # z\\\nfsmonitor = 1", "[branch \"\"]\nremote=\"", "[core]\n\tbare = 0\r[a]",
+		"[pager]\n[submodule \"a\x01b\"]\n\tbranch = x", "[core]\n\tworktree = ../../sub\n[remote \"o\"]\n\turl = a::b"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		safe, _ := safeConfig(text)
-		if again, found := safeConfig(safe); found != "" || strings.TrimRight(again, "\n") != strings.TrimRight(safe, "\n") {
+		safe, _ := safeConfig(text, nowhere)
+		if again, found := safeConfig(safe, nowhere); found != "" || strings.TrimRight(again, "\n") != strings.TrimRight(safe, "\n") {
 			t.Fatalf("%q leaves %q, in which %q is found", text, safe, found)
 		}
 		name := t.TempDir() + "/config"
@@ -67,7 +86,7 @@ func FuzzSafeConfig(f *testing.F) {
 			if last > first {
 				section += ".*"
 			}
-			if !safeLine(section, key[last+1:]+" = ") && safeLines[section] == nil {
+			if !safeLine(section, key[last+1:]+" = ", nowhere) && safeLines[section] == nil {
 				t.Errorf("%q leaves %q, in which git reads %q", text, safe, key)
 			}
 		}
