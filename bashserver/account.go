@@ -26,7 +26,7 @@ func (c *conn) reportRefusal(err error, no *refusal) {
 	e := event.Event{Type: event.CommandEnd, Target: c.asked, Data: c.logged, Detail: "not started: " + no.text}
 	if errors.As(err, &denial{}) {
 		e = event.Event{Type: event.SyscallDenied, Door: "srv-bytes", Layer: "server", Cause: "bash-server", CauseSource: "observed",
-			Process: &event.Process{PID: int(c.peer)}, Target: c.asked, Detail: "request refused: " + no.text}
+			Process: &event.Process{PID: int(c.peer), UID: c.uid}, Target: c.asked, Detail: "request refused: " + no.text}
 	}
 	c.s.events.send(e)
 }

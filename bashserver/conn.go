@@ -18,7 +18,8 @@ import (
 type conn struct {
 	s       *Server
 	id      uint64
-	peer    int32         // pid
+	peer    int32 // pid
+	uid     uint32
 	asked   *event.Target // what is to be run, and what may be said of it, once that is known
 	logged  map[string]any
 	frames  *wire.FrameConn
@@ -83,9 +84,13 @@ func (c *conn) command() (answer wire.Frame, err error) {
 	if err != nil {
 		return wire.Frame{}, err
 	}
-	c.asked = &event.Target{Asked: cut(q.Execfn), Source: "request"}
+	c.asked = &event.Target{Asked: cut(c.s.secrets.String(q.Execfn, false)), Source: "request"}
 	p, err := c.s.cfg.program(q)
 	c.json = p.json
+	if errors.Is(err, errNotRouted) {
+		// Secrets first: quoted or cut, one may not be known for what it is.
+		return wire.Frame{}, denial{&refusal{statusNoProgram, fmt.Sprintf("%.256q is not routed to the bash-server", c.s.secrets.String(q.Execfn, false))}}
+	}
 	if err != nil {
 		return wire.Frame{}, err
 	}
@@ -94,7 +99,7 @@ func (c *conn) command() (answer wire.Frame, err error) {
 	}
 	cwd := path.Clean(q.Cwd)
 	if root := path.Clean(c.s.cfg.WorkspaceRoot); !inside(root, cwd) {
-		return wire.Frame{}, denial{&refusal{statusNotRun, fmt.Sprintf("working directory %.256q is outside the workspace %.256q; start it in a folder in there", c.s.secrets.String(cwd, false), root)}}
+		return wire.Frame{}, &refusal{statusNotRun, fmt.Sprintf("working directory %.256q is outside the workspace %.256q; start it in a folder in there", c.s.secrets.String(cwd, false), root)}
 	}
 	select {
 	case c.s.commands <- struct{}{}:

@@ -95,12 +95,14 @@ func TestHostileRequestsEndInAnAnswer(t *testing.T) {
 
 // A refusal that only the client hears of would leave whoever tries the door unseen.
 func TestEveryRefusedRequestIsAnEvent(t *testing.T) {
-	s := start(t, Config{MaxCommands: 1, RequestTimeout: 200 * time.Millisecond}, inProcess)
+	secret := strings.Repeat("s3cr3t", 10)
+	s := start(t, Config{MaxCommands: 1, MaxConnsPerPeer: 8, RequestTimeout: 200 * time.Millisecond, Secrets: []Secret{{Name: "T", Value: secret}}}, inProcess)
 	said := func(typ event.Type, door, detail string) bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return slices.ContainsFunc(s.events, func(e event.Event) bool {
-			return e.Type == typ && e.Door == door && strings.Contains(e.Detail, detail)
+			who := typ == event.CommandEnd || e.Process != nil && e.Process.PID > 0 && e.Process.UID == uint32(os.Getuid())
+			return e.Type == typ && e.Door == door && strings.Contains(e.Detail, detail) && who
 		})
 	}
 	deny := func(detail string) {
@@ -123,7 +125,29 @@ func TestEveryRefusedRequestIsAnEvent(t *testing.T) {
 	if _, _, ws := s.finish(outside); ws.ExitStatus() != 2 {
 		t.Errorf("outside the workspace: %v", ws)
 	}
-	deny("request refused: working directory")
+	eventually(t, "outside", func() bool { return said(event.CommandEnd, "", "not started: working directory") })
+	// The value stands where the text is cut.
+	for _, name := range []string{"/" + strings.Repeat("a", 220) + secret, "/\xff" + secret + "\xfe"} {
+		c := s.dial(t)
+		s.request(t, c, name, "true", nullFDs(t)...)
+		if f, err := wire.ReadFrame(c); err != nil || strings.Contains(string(f.Payload), "s3cr3t") {
+			t.Errorf("the client is told %q, %v", f.Payload, err)
+		}
+	}
+	deny(`[redacted:T]`)
+	if said(event.SyscallDenied, "srv-bytes", "s3cr3t") {
+		t.Error("an event has a part of a secret")
+	}
+	var idle []*net.UnixConn
+	for range 9 {
+		idle = append(idle, s.dial(t))
+	}
+	eventually(t, "full", func() bool {
+		return said(event.CommandEnd, "", "not started: the bash-server is busy: too many connections")
+	})
+	for _, c := range idle {
+		c.Close()
+	}
 
 	held := s.command("-c", "echo ready; read x")
 	in, err := held.StdinPipe()

@@ -160,9 +160,9 @@ func (j *job) start(cmd wire.Command, execfn string) error {
 			f.Close()
 		}
 	}
-	j.target = &event.Target{Asked: cut(execfn), Resolved: cmd.Path, Source: "request"}
+	j.target = &event.Target{Asked: j.c.asked.Asked, Resolved: cmd.Path, Source: "request"}
 	// No argument is written down: tokens live there.
-	j.logged = map[string]any{"cwd": cut(cmd.Cwd), "args": len(cmd.Argv)}
+	j.logged = map[string]any{"cwd": cut(j.c.s.secrets.String(cmd.Cwd, false)), "args": len(cmd.Argv)}
 	if j.job != nil {
 		j.logged["job"] = true
 	}

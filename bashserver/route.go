@@ -1,7 +1,7 @@
 package bashserver
 
 import (
-	"fmt"
+	"errors"
 	"path"
 	"slices"
 	"strconv"
@@ -42,7 +42,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
-// denial is a refusal of what no client of ours asks for by mistake alone: a side door.
+// denial is a refusal of what no client of ours asks for: a side door.
 type denial struct{ *refusal }
 
 func (d denial) Unwrap() error { return d.refusal }
@@ -54,6 +54,8 @@ const (
 	statusNotRun    = 2
 	statusNoProgram = 126
 )
+
+var errNotRouted = errors.New("not routed to the bash-server")
 
 // program finds out what was executed. The path given to execve comes first. It is no route when it was a symlink (then
 // /proc/self/exe, which has them resolved, says which route was meant), or a script whose interpreter is a route: the
@@ -75,7 +77,7 @@ func (c *Config) program(q wire.Request) (program, error) {
 			return program{path: r, argv: q.Argv, routed: true}, nil
 		}
 	}
-	return program{}, denial{&refusal{statusNoProgram, fmt.Sprintf("%.256q is not routed to the bash-server", q.Execfn)}}
+	return program{}, errNotRouted
 }
 
 // route finds name among the routes.

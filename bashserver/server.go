@@ -51,6 +51,7 @@ func Serve(ctl, events *os.File, cfg Config) error {
 	}
 	s := &Server{cfg: cfg, ctl: rc, events: &reporter{f: events}, poll: p, secrets: redact.NewSet(cfg.Secrets, redact.Rules(cfg.Rules)),
 		commands: make(chan struct{}, cfg.MaxCommands), conns: map[uint64]*conn{}, peers: map[int32]int{}}
+	defer s.events.close()
 	defer s.closeAll()
 	for {
 		r, fds, err := rc.Recv()
@@ -116,7 +117,7 @@ func (s *Server) accept(id uint64, fd int) error {
 	if err != nil {
 		return fmt.Errorf("connection %d: %w", id, err)
 	}
-	c := &conn{s: s, id: id, peer: cred.Pid, frames: fc, records: make(chan message, maxRecords), hints: map[wire.Hint]bool{}, signals: make(chan int),
+	c := &conn{s: s, id: id, peer: cred.Pid, uid: cred.Uid, frames: fc, records: make(chan message, maxRecords), hints: map[wire.Hint]bool{}, signals: make(chan int),
 		quit: make(chan struct{}), ending: make(chan struct{})}
 	c.cancel = sync.OnceFunc(func() { close(c.quit) })
 	s.mu.Lock()
@@ -130,8 +131,10 @@ func (s *Server) accept(id uint64, fd int) error {
 	}
 	s.mu.Unlock()
 	if full {
+		no := &refusal{statusNotRun, "the bash-server is busy: too many connections"}
+		c.reportRefusal(no, no)
 		// The socket's buffer is empty, so that this cannot wait.
-		fc.WriteFrame(wire.ErrorFrame(statusNotRun, "the bash-server is busy: too many connections"))
+		fc.WriteFrame(wire.ErrorFrame(no.status, no.text))
 		fc.Close()
 		return s.ctl.Send(wire.Record{Type: wire.RecDone, ID: id})
 	}

@@ -17,6 +17,7 @@ const (
 	ClassProcess Class = "process"
 	ClassNet     Class = "net"
 	ClassFile    Class = "file"
+	ClassServer  Class = "server" // by what it is about and not by its type: requests that the bash-server refused
 )
 
 var classes = map[Type]Class{
@@ -40,6 +41,21 @@ func Types() []Type { return slices.Collect(maps.Keys(classes)) }
 
 // Class is the class of a known type.
 func (t Type) Class() Class { return classes[t] }
+
+// refusal reports whether e is about a request that the bash-server refused: anybody who may connect can make thousands a
+// second, for which no other event may lose its room.
+func (e *Event) refusal() bool {
+	return e.Type == CommandEnd && e.Command == nil || e.Type == SyscallDenied && e.Layer == "server"
+}
+
+func (e *Event) class() Class {
+	if e.refusal() {
+		return ClassServer
+	}
+	return e.Type.Class()
+}
+
+func (e *Event) folds() bool { return e.refusal() || e.Type.Folds() }
 
 // Denial reports whether t says that something was refused.
 func (t Type) Denial() bool {

@@ -44,6 +44,9 @@ const (
 	Heartbeat        Type = "heartbeat"
 )
 
+// LossPause is how long a producer waits between two reports of what it could not hand over.
+const LossPause = time.Second
+
 // Event is one line. Fields that do not apply are left out.
 type Event struct {
 	Schema      int            `json:"schema"`

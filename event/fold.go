@@ -26,6 +26,7 @@ type Folder struct {
 	held    map[Class]int // how many of keys are of a class
 	budgets map[Class]*budget
 	counts  Counts
+	unsaid  uint64 // that events.lost over the budget would have told of, since the last events.lost of ours
 }
 
 // Counts says what became of the events that came in: Produced = Emitted + Folded + Dropped.
@@ -75,12 +76,12 @@ func NewFolder(o FoldOptions) *Folder {
 // Add takes one event and returns it when it is to be written now, nil when it is counted.
 func (f *Folder) Add(e *Event, now time.Time) *Event {
 	f.counts.Produced++
-	class := e.Type.Class()
+	class := e.class()
 	if class == ClassControl {
 		f.counts.Emitted++
 		return e
 	}
-	if f.o.All || !e.Type.Folds() {
+	if f.o.All || !e.folds() {
 		return f.spend(class, e, now)
 	}
 	key := foldKey(e)
@@ -111,18 +112,43 @@ const lineBytes = 1 << 10
 
 // weight is how many lines an event's texts are worth, as they are written: a byte that a terminal would obey takes six.
 func weight(e *Event) float64 {
-	n := len(e.Detail) + len(e.Blocker)
+	n := written(e.Detail) + written(e.Blocker)
 	if e.Target != nil {
-		for _, s := range []string{e.Target.Asked, e.Target.Resolved, e.Target.Old} {
-			n += len(s)
-			for i := range len(s) {
-				if s[i] < ' ' || s[i] == '"' || s[i] == '\\' || s[i] >= 0x7f {
-					n += 5
+		n += written(e.Target.Asked) + written(e.Target.Resolved) + written(e.Target.Old)
+	}
+	if e.Process != nil {
+		n += written(e.Process.Exe) + written(e.Process.Comm)
+	}
+	for _, s := range e.Ancestors {
+		n += written(s)
+	}
+	for _, v := range e.Data {
+		switch v := v.(type) {
+		case string:
+			n += written(v)
+		case []string:
+			for _, s := range v {
+				n += written(s)
+			}
+		case []any: // what was []string before it came over a socket
+			for _, s := range v {
+				if s, ok := s.(string); ok {
+					n += written(s)
 				}
 			}
 		}
 	}
 	return max(1, float64(n)/lineBytes)
+}
+
+func written(s string) int {
+	n := len(s)
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] == '"' || s[i] == '\\' || s[i] >= 0x7f {
+			n += 5
+		}
+	}
+	return n
 }
 
 // spend takes an event's lines from the class's budget. While there is one left, the next event may take more: it is paid
@@ -138,6 +164,9 @@ func (f *Folder) spend(class Class, e *Event, now time.Time) *Event {
 		b.at = now
 	}
 	if b.tokens < 1 {
+		if e.Type == EventsLost {
+			f.unsaid += e.Count
+		}
 		b.dropped++
 		f.counts.Dropped++
 		return nil
@@ -202,6 +231,11 @@ func (f *Folder) lost(now time.Time) *Event {
 	if sum == 0 {
 		return nil
 	}
+	if f.unsaid > 0 { // then it was dropped itself, and sum is above 0
+		data["unsaid"] = f.unsaid
+		sum += f.unsaid
+		f.unsaid = 0
+	}
 	return &Event{Schema: Schema, Time: now, Type: EventsLost, Count: sum, Cause: "budget", Data: data,
 		Detail: "more different events than their budget allows; they were counted, not written"}
 }
@@ -220,8 +254,8 @@ func foldKey(e *Event) [32]byte {
 	if e.Target != nil {
 		parts = append(parts, e.Target.Asked, e.Target.Resolved, e.Target.Old)
 	}
-	if !e.Type.Denial() {
-		// Of a denial the fields say everything; elsewhere the sentence is what there is.
+	if !e.Type.Denial() || e.refusal() {
+		// Of a denial by the kernel the fields say everything; elsewhere the sentence is what there is.
 		parts = append(parts, e.Detail)
 	}
 	h := sha256.New()

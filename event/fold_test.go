@@ -131,6 +131,29 @@ func TestLongTextsOfAnEventCountAsManyLines(t *testing.T) {
 	}
 }
 
+func TestTextsInTheDataOfAnEventCountToo(t *testing.T) {
+	long := strings.Repeat("\x01", 1000) // six bytes each, as it is written
+	for name, e := range map[string]Event{
+		"text":      {Data: map[string]any{"cwd": long}},
+		"list":      {Data: map[string]any{"argv": []string{long}}},
+		"read list": {Data: map[string]any{"argv": []any{long}}},
+		"program":   {Process: &Process{Exe: long}},
+		"ancestor":  {Ancestors: []string{long}},
+	} {
+		f, n := NewFolder(FoldOptions{Burst: 60}), 0
+		for i := range 60 {
+			one := e
+			one.Time, one.Type, one.Command = start, CommandStart, &Command{ID: uint64(i)}
+			if f.Add(&one, start) != nil {
+				n++
+			}
+		}
+		if n > 11 {
+			t.Errorf("%s: %d lines of 6 KB for a budget of 60 KB", name, n)
+		}
+	}
+}
+
 func TestWhatAnAgentCanProvokeHasABudget(t *testing.T) {
 	for typ, class := range classes {
 		if class == ClassControl {
@@ -231,4 +254,55 @@ func TestEveryTypeHasAClass(t *testing.T) {
 	if Type("exec.dreamt").Known() {
 		t.Error("an unknown type is known")
 	}
+}
+
+// Whoever may connect makes thousands of requests a second that are refused, each with another name.
+func TestRefusalsOfTheServerTakeNobodysRoom(t *testing.T) {
+	f := NewFolder(FoldOptions{})
+	for i := range 3000 {
+		f.Add(&Event{Time: start, Type: SyscallDenied, Door: "srv-bytes", Layer: "server", Detail: fmt.Sprintf("request refused: %d", i)}, start)
+		f.Add(&Event{Time: start, Type: CommandEnd, Detail: fmt.Sprintf("not started: %d", i)}, start)
+	}
+	for _, e := range []*Event{{Time: start, Type: SignalDenied, Door: "sig"}, {Time: start, Type: CommandStart, Command: &Command{ID: 1}}, {Time: start, Type: CommandEnd, Command: &Command{ID: 1}}} {
+		if f.Add(e, start) == nil {
+			t.Errorf("%s found no room", e.Type)
+		}
+	}
+	checkSum(t, f.Counts())
+}
+
+func TestRefusalsOfTheServerFoldByTheirSentence(t *testing.T) {
+	f := NewFolder(FoldOptions{})
+	for _, e := range []Event{{Type: SyscallDenied, Door: "srv-bytes", Layer: "server"}, {Type: CommandEnd}} {
+		e.Time = start
+		for _, sentence := range []string{"version 2", "unknown frame 99"} {
+			first, again := e, e
+			first.Detail, again.Detail = sentence, sentence
+			if f.Add(&first, start) == nil {
+				t.Errorf("%s: %q counted as a repetition", e.Type, sentence)
+			}
+			if f.Add(&again, start) != nil {
+				t.Errorf("%s: %q did not count as a repetition", e.Type, sentence)
+			}
+		}
+	}
+}
+
+// A report of losses for which there is no room holds a number that would be in no line.
+func TestNumberOfALossIsToldThoughItsLineIsNot(t *testing.T) {
+	f := NewFolder(FoldOptions{Burst: 10})
+	var lost, told uint64
+	for i := range uint64(100) {
+		lost += i
+		if e := f.Add(&Event{Time: start, Type: EventsLost, Count: i, Cause: "queue"}, start); e != nil {
+			told += e.Count
+		}
+	}
+	for _, e := range f.Tick(start.Add(time.Second)) {
+		told += e.Count - e.Data[string(ClassReport)].(uint64) // those lines themselves are lost as well
+	}
+	if told != lost {
+		t.Errorf("%d events were lost, %d are told", lost, told)
+	}
+	checkSum(t, f.Counts())
 }

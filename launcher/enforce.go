@@ -130,7 +130,9 @@ func Serve(o Options, stop <-chan struct{}) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
-	if err := r.startServices(false); err != nil {
+	if err := r.startServices(false); errors.Is(err, stopped) {
+		return nil
+	} else if err != nil {
 		return err
 	}
 	o.Ready(r.s.socketPath())

@@ -72,7 +72,7 @@ func (r *run) watch() (err error) {
 		r.set = &protect.Set{}
 		return nil
 	}
-	if r.watcher, err = startWatcher(r.sp, r.s, r.events, r.sink.ends[feedWatch], r.onHint, r.onReplaced, r.fail); err != nil {
+	if r.watcher, err = startWatcher(r.sp, r.s, r.events, r.sink.ends[feedWatch], r.onHint, r.onReplaced, r.fail, r.goOn); err != nil {
 		return err
 	}
 	r.set = r.watcher.set

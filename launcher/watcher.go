@@ -59,10 +59,11 @@ type watching struct {
 const watcherTime = 60 * time.Second
 
 // startWatcher returns when the set is known and watched. lost is told when the watcher cannot be kept.
-func startWatcher(sp *spawner, s *Session, events *sink.Sender, end *os.File, onHint func(uint64), onReplaced func(int), lost func(error)) (*watcher, error) {
+// goOn gives an error once somebody wants the start to end.
+func startWatcher(sp *spawner, s *Session, events *sink.Sender, end *os.File, onHint func(uint64), onReplaced func(int), lost func(error), goOn func() error) (*watcher, error) {
 	w := &watcher{sp: sp, s: s, events: events, end: end, onHint: onHint, onReplaced: onReplaced,
 		dir: filepath.Join(quarantineRoot, s.ID), started: time.Now()}
-	if err := w.makeFolders(); err != nil {
+	if err := w.makeFolders(goOn); err != nil {
 		return nil, err
 	}
 	if err := w.remember(); err != nil {
@@ -76,7 +77,7 @@ func startWatcher(sp *spawner, s *Session, events *sink.Sender, end *os.File, on
 	}
 	// With protect: none nothing was looked for, so nothing is known that was not before.
 	if s.Manifest.Workspace.Protect != manifest.ProtectNone {
-		if err := w.keepRecord(); err != nil {
+		if err := w.keepRecord(goOn); err != nil {
 			w.stop()
 			return nil, err
 		}
@@ -92,8 +93,8 @@ func startWatcher(sp *spawner, s *Session, events *sink.Sender, end *os.File, on
 }
 
 // makeFolders holds the host's lock: a session that ends removes the folders above when they are empty.
-func (w *watcher) makeFolders() error {
-	unlock, err := lockHost(nil)
+func (w *watcher) makeFolders(goOn func() error) error {
+	unlock, err := lockHost(goOn)
 	if err != nil {
 		return err
 	}
@@ -107,8 +108,8 @@ func (w *watcher) makeFolders() error {
 	return err
 }
 
-func (w *watcher) keepRecord() error {
-	unlock, err := lockHost(nil)
+func (w *watcher) keepRecord(goOn func() error) error {
+	unlock, err := lockHost(goOn)
 	if err != nil {
 		return err
 	}

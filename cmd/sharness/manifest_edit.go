@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/launcher/pin"
 	"github.com/sharness/sharness/manifest"
 	"github.com/spf13/cobra"
@@ -51,7 +52,7 @@ func newManifestPinCmd() *cobra.Command {
 				return err
 			}
 			for _, w := range warnings {
-				fmt.Fprintf(cmd.OutOrStdout(), "warning: %s\n", w)
+				fmt.Fprintf(cmd.OutOrStdout(), "warning: %s\n", event.Escape(w))
 			}
 			return nil
 		},
@@ -155,7 +156,7 @@ func newManifestAllowCmd() *cobra.Command {
 				return err
 			}
 			for _, text := range append(f.said, f.warnings()...) {
-				fmt.Fprintf(cmd.OutOrStdout(), "warning: %s\n", text)
+				fmt.Fprintf(cmd.OutOrStdout(), "warning: %s\n", event.Escape(text))
 			}
 			return saveManifest(cmd, d, file, m)
 		},

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/launcher"
 	"github.com/sharness/sharness/launcher/pin"
 	"github.com/sharness/sharness/manifest"
@@ -103,7 +104,7 @@ func (f *newFlags) run(cmd *cobra.Command, args []string) error {
 	fmt.Fprintf(out, "wrote %s: profile %s, %s, %s, %s\n", file, want.Profile,
 		count(len(want.Exec), "program", "programs"), count(len(want.Libraries), "library", "libraries"), count(len(want.Route), "route", "routes"))
 	for _, w := range append(closure.Warnings, warnings...) {
-		fmt.Fprintf(out, "warning: %s\n", w)
+		fmt.Fprintf(out, "warning: %s\n", event.Escape(w))
 	}
 	for _, route := range want.Route {
 		if _, err := os.Stat(route); errors.Is(err, fs.ErrNotExist) {

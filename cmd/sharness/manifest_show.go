@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/launcher"
 	"github.com/sharness/sharness/launcher/pin"
 	"github.com/sharness/sharness/manifest"
@@ -104,11 +105,11 @@ func report(cmd *cobra.Command, file string, problems []pin.Problem) error {
 	out, wrong := cmd.OutOrStdout(), 0
 	for _, p := range problems {
 		if p.Warning {
-			fmt.Fprintf(out, "warning: %s\n", p)
+			fmt.Fprintf(out, "warning: %s\n", event.Escape(p.String()))
 			continue
 		}
 		wrong++
-		fmt.Fprintln(out, p)
+		fmt.Fprintln(out, event.Escape(p.String()))
 		if p.Accept != "" {
 			fmt.Fprintf(out, "  to accept it: %s\n", p.Accept)
 		}

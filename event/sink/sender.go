@@ -20,13 +20,14 @@ type Sender struct {
 	mu       sync.Mutex
 	lost     uint64 // since the last report that came through
 	lostEver uint64
+	told     time.Time // when that was
 }
 
 // NewSender takes over file, the sending end of a Pair. name says whose losses are reported.
 func NewSender(file *os.File, name string) *Sender { return &Sender{file: file, name: name} }
 
 // Send hands e over without ever waiting. It fills in schema and, when it is zero, the time. What could not be handed
-// over is counted, and reported as events.lost with the next event that goes through.
+// over is counted, and reported as events.lost with the next event that goes through, once in event.LossPause.
 func (s *Sender) Send(e event.Event) {
 	if s == nil {
 		return
@@ -38,16 +39,19 @@ func (s *Sender) Send(e event.Event) {
 	e.Time = e.Time.UTC()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lost > 0 && s.write(event.Event{
-		Schema: event.Schema, Time: e.Time, Type: event.EventsLost, Count: s.lost, Cause: "queue",
-		Detail: fmt.Sprintf("%s: the sink did not take them in time", s.name),
-	}) {
-		s.lost = 0
+	if s.lost > 0 && time.Since(s.told) >= event.LossPause && s.tell() {
+		s.lost, s.told = 0, time.Now()
 	}
 	if !s.write(e) {
 		s.lost++
 		s.lostEver++
 	}
+}
+
+// tell reports what was lost.
+func (s *Sender) tell() bool {
+	return s.write(event.Event{Schema: event.Schema, Time: time.Now().UTC(), Type: event.EventsLost, Count: s.lost, Cause: "queue",
+		Detail: fmt.Sprintf("%s: the sink did not take them in time", s.name)})
 }
 
 func (s *Sender) write(e event.Event) bool {
@@ -91,8 +95,7 @@ func (s *Sender) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lost > 0 {
-		s.write(event.Event{Schema: event.Schema, Time: time.Now().UTC(), Type: event.EventsLost, Count: s.lost, Cause: "queue",
-			Detail: fmt.Sprintf("%s: the sink did not take them in time", s.name)})
+		s.tell()
 	}
 	return s.file.Close()
 }
