@@ -74,8 +74,8 @@ func (sv *server) meter(cg *cgroup) (m met) {
 const slowedBy = time.Second
 
 // limits are the bits of RecEnded.
-func (sv *server) limits(dom *domain, c *runningCommand, x exit, before met, held spaces) uint64 {
-	bits := c.beyond()
+func (sv *server) limits(dom *sandbox, c *runningCommand, x exit) uint64 {
+	bits, before := c.beyond(), dom.before
 	set := func(bit uint64, hit bool) {
 		if hit {
 			bits |= bit
@@ -95,7 +95,7 @@ func (sv *server) limits(dom *domain, c *runningCommand, x exit, before met, hel
 		set(wire.LimitSessionPids, !ownPids && sv.meter(dom.cgroup).sessionPids > before.sessionPids)
 		// RLIMIT_FSIZE is told by a signal; a shell passes that of its last command on as a status.
 		set(wire.LimitFileSize, sv.s.Manifest.Sandbox.FileSize > 0 && (x.signal == int(unix.SIGXFSZ) || x.status == 128+int(unix.SIGXFSZ)))
-		set(wire.LimitTmp, held.full())
+		set(wire.LimitTmp, dom.held.full())
 	}
 	switch c.reason() {
 	case wire.ReasonTimeout:

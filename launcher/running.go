@@ -74,8 +74,6 @@ func (sv *server) run(rc *wire.RecordConn, rec wire.Record, number uint64, c *ru
 		err = started(dom)
 	}
 	c.adopt(dom.domain)
-	before, held := sv.meter(dom.cgroup), openSpaces(dom.pid)
-	defer held.close()
 	for _, i := range sv.replaced.since(mark) {
 		sv.again(dom.domain, i)
 	}
@@ -98,7 +96,7 @@ func (sv *server) run(rc *wire.RecordConn, rec wire.Record, number uint64, c *ru
 	c.end()
 	<-told // a signal that waits for pid 1 goes with it
 	sv.measure(dom.domain, began, rec.A)
-	end := wire.Record{Type: wire.RecEnded, ID: rec.ID, B: uint64(x.status), C: sv.limits(dom.domain, c, x, before, held)}
+	end := wire.Record{Type: wire.RecEnded, ID: rec.ID, B: uint64(x.status), C: sv.limits(dom, c, x)}
 	if x.signal != 0 {
 		end.A, end.B = 1, uint64(x.signal)
 	}
@@ -157,6 +155,7 @@ func (sv *server) start(files []*os.File, size uint64, first func(*sandbox) erro
 			err = first(sb)
 		}
 		if err == nil {
+			sb.before = sv.meter(sb.cgroup)
 			err = sv.boxes.run(sb, files)
 		}
 		if err == nil {

@@ -27,6 +27,8 @@ type sandbox struct {
 	pidfd  *os.File
 	gate   *os.File  // the target's; its end says that it runs
 	netns  *netspace // its own; nil where the session has one for all
+	held   spaces    // opened before a command runs in it, which may have ended when its goroutine comes to run
+	before met       // when its command had not begun
 }
 
 // sandboxes makes them, keeps a few waiting, and takes back what can be used again.
@@ -203,6 +205,7 @@ func (x *sandboxes) prepare(b *box, terminal func(master int) error, probe *os.F
 	if err := sb.await(stage.MsgReady, terminal); err != nil {
 		return nil, err
 	}
+	sb.held = openSpaces(sb.pid)
 	return sb, nil
 }
 
@@ -374,6 +377,7 @@ func (sb *sandbox) running() error {
 
 // end ends what is left of a sandbox and gives back what it had. What may still have a process in it nobody gets again.
 func (x *sandboxes) end(sb *sandbox) error {
+	sb.held.close()
 	var err error
 	switch {
 	case sb.domain == nil:

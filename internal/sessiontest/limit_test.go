@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -192,4 +193,21 @@ func TestLimitsOfTheOrchestratorHoldAndAreReported(t *testing.T) {
 	if _, err := os.Stat(s.workspace); err != nil {
 		t.Error(err)
 	}
+}
+
+// The folder is gone with the command, which may have ended before anybody looks.
+func TestFullFolderIsToldHoweverShortTheCommand(t *testing.T) {
+	s := newSite(t, func(m *manifest.Manifest) { m.Sandbox.Tmp = 256 << 10 })
+	x := s.serve()
+	var all sync.WaitGroup
+	for range 16 {
+		all.Go(func() {
+			for range 8 {
+				if r := x.run("", "exec head -c 300000 /dev/zero > /tmp/x"); r.ExitCode != 1 || !slices.Contains(r.LimitsHit, "tmp") {
+					t.Errorf("exit %d, limits_hit %v, want 1 and tmp", r.ExitCode, r.LimitsHit)
+				}
+			}
+		})
+	}
+	all.Wait()
 }
