@@ -170,6 +170,9 @@ func collect() ([]string, error) {
 	return append(removed, kept...), errors.Join(append(errs, err)...)
 }
 
+// unfinishedAge is more than it takes to write a record.
+const unfinishedAge = time.Minute
+
 // collectKept removes from /var/lib/sharness what sessions left that did not live to remove it, whose runtime folders went with
 // the last boot: files half written, and folders of the quarantine with nothing in them.
 func collectKept() (removed []string, err error) {
@@ -185,7 +188,8 @@ func collectKept() (removed []string, err error) {
 		left, err := filepath.Glob(filepath.Join(dir, "*"+unfinished))
 		errs = append(errs, err)
 		for _, path := range left {
-			if fi, err := os.Lstat(path); err == nil && fi.Mode().IsRegular() { // a manifest may be called so, and have a folder here
+			// A manifest may be called so, and have a folder here; and a sharness in a container may be writing one just now.
+			if fi, err := os.Lstat(path); err == nil && fi.Mode().IsRegular() && time.Since(fi.ModTime()) > unfinishedAge {
 				errs = append(errs, remove(path))
 			}
 		}
@@ -195,8 +199,11 @@ func collectKept() (removed []string, err error) {
 		errs = append(errs, err)
 	}
 	for _, e := range kept {
-		if _, err := os.Lstat(filepath.Join(runDir, e.Name())); errors.Is(err, os.ErrNotExist) {
-			_ = remove(filepath.Join(quarantineRoot, e.Name())) // stays when something lies in it
+		// Not by the runtime folder: a sharness in a container may see this folder, and another /run.
+		dir := filepath.Join(quarantineRoot, e.Name())
+		if lock, err := lockDir(dir); err == nil && lock != nil {
+			_ = remove(dir) // stays when something lies in it
+			lock.Close()
 		}
 	}
 	return removed, errors.Join(errs...)

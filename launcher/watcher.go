@@ -37,6 +37,7 @@ type watcher struct {
 	last    protect.Record // of the last sweep
 	states  []string       // of the files behind set.Existing, to see what was replaced while nobody looked
 	dir     string         // of the quarantine
+	live    *os.File       // its lock: whoever has another /run knows by it that the session lives
 	started time.Time
 	mode    uint32 // of the workspace when the session started
 	record  *record
@@ -99,13 +100,37 @@ func (w *watcher) makeFolders(goOn func() error) error {
 		return err
 	}
 	defer unlock()
-	if err := errors.Join(os.MkdirAll(quarantineRoot, 0o711), os.Mkdir(w.dir, 0o700), os.Lchown(w.dir, w.s.User.UID, w.s.User.GID)); err != nil {
+	if err := w.makeQuarantine(); err != nil {
 		return fmt.Errorf("quarantine: %w", err)
 	}
 	if w.record, err = openRecord(protectedRoot, w.s.Workspace); err != nil {
 		os.Remove(w.dir)
+		w.live.Close()
 	}
 	return err
+}
+
+// makeQuarantine makes and locks the session's folder. A sharness in a container that has this /var/lib and another /run takes
+// another lock of the host's, and removes what is empty and nobody has locked: then it is made again.
+func (w *watcher) makeQuarantine() error {
+	for try := 1; ; try++ {
+		err := errors.Join(os.MkdirAll(quarantineRoot, 0o711), os.Mkdir(w.dir, 0o700))
+		if err == nil || try > 1 && errors.Is(err, os.ErrExist) {
+			w.live, err = lockDir(w.dir)
+		}
+		if err == nil && w.live != nil {
+			mine, merr := w.live.Stat()
+			now, nerr := os.Lstat(w.dir)
+			if merr == nil && nerr == nil && os.SameFile(mine, now) {
+				return os.Lchown(w.dir, w.s.User.UID, w.s.User.GID)
+			}
+			w.live.Close()
+		}
+		if try == 100 || err != nil && !errors.Is(err, os.ErrNotExist) {
+			return errors.Join(err, fmt.Errorf("%s could not be made and locked", w.dir))
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (w *watcher) keepRecord(goOn func() error) error {
@@ -421,6 +446,7 @@ func (w *watcher) stop() {
 		w.keeper.stop()
 	}
 	os.Remove(w.dir) // stays when something lies in it
+	w.live.Close()
 }
 
 // errNoView says that the pid 1 of a domain is ending. It has left its mount namespace before its parent can reap it

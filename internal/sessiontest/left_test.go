@@ -26,7 +26,8 @@ func TestGCRemovesWhatAKilledSessionLeftBeforeTheLastBoot(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() { os.RemoveAll(full) })
-	if err := os.WriteFile(written, []byte("{"), 0o600); err != nil {
+	old := time.Now().Add(-time.Hour)
+	if err := errors.Join(os.WriteFile(written, []byte("{"), 0o600), os.Chtimes(written, old, old)); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command(program(t, "sharness"), "gc").CombinedOutput(); err != nil {
@@ -41,6 +42,31 @@ func TestGCRemovesWhatAKilledSessionLeftBeforeTheLastBoot(t *testing.T) {
 	}
 	if _, err := os.Lstat(full); err != nil {
 		t.Errorf("what was taken out of a workspace is the user's: %v", err)
+	}
+}
+
+// A container may have the host's /var/lib and a /run of its own.
+func TestGCFromElsewhereLeavesWhatALiveSessionUses(t *testing.T) {
+	s := newSite(t, nil)
+	x := s.serve()
+	id, _ := x.id()
+	dir, written := filepath.Join("/var/lib/sharness/quarantine", id), "/var/lib/sharness/protected/path-"+id+".json.new"
+	if err := os.WriteFile(written, []byte("{"), 0o600); err != nil { // as another session does just now
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(written) })
+	gc := exec.Command("unshare", "--mount", "--propagation", "private", "/bin/sh", "-ec", "mount -t tmpfs none /run; exec \"$1\" gc", "sh", program(t, "sharness"))
+	if out, err := gc.CombinedOutput(); err != nil {
+		t.Fatalf("gc: %v\n%s", err, out)
+	}
+	for _, path := range []string{dir, written} {
+		if _, err := os.Lstat(path); err != nil {
+			t.Errorf("gc took it: %v", err)
+		}
+	}
+	x.stop()
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%s after the session: %v, want it gone", dir, err)
 	}
 }
 
