@@ -51,13 +51,18 @@ func lockHost(goOn func() error) (unlock func(), err error) {
 			f.Close()
 			return func() {}, fmt.Errorf("session: lock %s: %w", path, err)
 		}
-		mine, err := f.Stat()
-		now, nerr := os.Lstat(path)
-		if err == nil && nerr == nil && os.SameFile(mine, now) {
+		if isAt(f, path) {
 			return func() { f.Close() }, nil
 		}
 		f.Close()
 	}
+}
+
+// isAt says whether a file that was opened, and maybe waited for, is the one that its path names now.
+func isAt(f *os.File, path string) bool {
+	mine, err := f.Stat()
+	now, nerr := os.Lstat(path)
+	return err == nil && nerr == nil && os.SameFile(mine, now)
 }
 
 // hostLockTime is how long somebody else may hold the host's lock. A session needs some tens of milliseconds.

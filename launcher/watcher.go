@@ -20,9 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quarantineRoot holds what was taken out of workspaces, a folder per session.
-const quarantineRoot = "/var/lib/sharness/quarantine"
-
 // watcher is sharness-watch: it runs with the user's ids, finds what must be protected, and takes away what appears. It
 // is started again when it dies, with the set that the first one found.
 type watcher struct {
@@ -100,7 +97,7 @@ func (w *watcher) makeFolders(goOn func() error) error {
 		return err
 	}
 	defer unlock()
-	if err := w.makeQuarantine(); err != nil {
+	if w.live, err = makeQuarantine(w.dir, w.s.User); err != nil {
 		return fmt.Errorf("quarantine: %w", err)
 	}
 	if w.record, err = openRecord(protectedRoot, w.s.Workspace); err != nil {
@@ -108,29 +105,6 @@ func (w *watcher) makeFolders(goOn func() error) error {
 		w.live.Close()
 	}
 	return err
-}
-
-// makeQuarantine makes and locks the session's folder. A sharness in a container that has this /var/lib and another /run takes
-// another lock of the host's, and removes what is empty and nobody has locked: then it is made again.
-func (w *watcher) makeQuarantine() error {
-	for try := 1; ; try++ {
-		err := errors.Join(os.MkdirAll(quarantineRoot, 0o711), os.Mkdir(w.dir, 0o700))
-		if err == nil || try > 1 && errors.Is(err, os.ErrExist) {
-			w.live, err = lockDir(w.dir)
-		}
-		if err == nil && w.live != nil {
-			mine, merr := w.live.Stat()
-			now, nerr := os.Lstat(w.dir)
-			if merr == nil && nerr == nil && os.SameFile(mine, now) {
-				return os.Lchown(w.dir, w.s.User.UID, w.s.User.GID)
-			}
-			w.live.Close()
-		}
-		if try == 100 || err != nil && !errors.Is(err, os.ErrNotExist) {
-			return errors.Join(err, fmt.Errorf("%s could not be made and locked", w.dir))
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 func (w *watcher) keepRecord(goOn func() error) error {
