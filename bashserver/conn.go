@@ -127,7 +127,7 @@ func (c *conn) command() (answer wire.Frame, err error) {
 		j.job.cwd, j.job.text = c.s.secrets.String(cwd, false), c.s.jobText(p.argv)
 	}
 	cmd := wire.Command{Path: p.path, Argv: p.argv, Env: c.s.cfg.environment(q.Env, cwd), Cwd: cwd}
-	if err = j.start(cmd, q.Execfn); err != nil {
+	if err = j.start(cmd); err != nil {
 		return wire.Frame{}, &refusal{statusNotRun, err.Error()}
 	}
 	c.s.pending.Add(int64(-size)) // the request lies in the memfd now

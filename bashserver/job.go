@@ -128,7 +128,7 @@ func (j *job) addOutput(pipe *os.File, to *sink) {
 }
 
 // start hands the command to the supervisor.
-func (j *job) start(cmd wire.Command, execfn string) error {
+func (j *job) start(cmd wire.Command) error {
 	mem, err := wire.SealCommand(cmd)
 	if err != nil {
 		return err
