@@ -210,6 +210,11 @@ func (k *sinkProcess) start(sp *spawner, s *Session) (*helperProcess, error) {
 		return nil, err
 	}
 	config.After = k.starts << 32
+	if k.starts > 0 {
+		for _, o := range k.opened {
+			o.EndLine()
+		}
+	}
 	progs, err := helperFilter(filter.Options{})
 	if err != nil {
 		return nil, err

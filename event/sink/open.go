@@ -46,7 +46,31 @@ func Open(s Spec, user *IDs) (Opened, error) {
 	if err != nil {
 		return Opened{}, fmt.Errorf("events: open %s: %w", s, err)
 	}
-	return Opened{Spec: s, File: os.NewFile(uintptr(fd), s.String())}, nil
+	o := Opened{Spec: s, File: os.NewFile(uintptr(fd), s.String())}
+	o.EndLine()
+	return o, nil
+}
+
+// EndLine ends the last line of a File that somebody was killed in the middle of: SIGKILL stops a write(2) between two
+// pages of the file, and what came next would stand in that line and be lost with it. It is done by who may read the
+// file, which the collecting process may not. What cannot be read or written stays: then the writer's own lines fail too.
+func (o Opened) EndLine() {
+	if o.Spec.Kind != File {
+		return
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", o.File.Fd()))
+	if err != nil {
+		return
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return
+	}
+	last := make([]byte, 1)
+	if _, err := f.ReadAt(last, info.Size()-1); err == nil && last[0] != '\n' {
+		_, _ = o.File.Write([]byte{'\n'})
+	}
 }
 
 // openLog opens a regular file for appending. O_NONBLOCK keeps a FIFO from holding us until somebody reads it, and a

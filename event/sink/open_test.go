@@ -97,3 +97,16 @@ func TestLogIsOnlyAppendedTo(t *testing.T) {
 		t.Errorf("got %q, want it untouched", b)
 	}
 }
+
+func TestLineThatWasCutOffEndsBeforeTheNext(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "log")
+	if err := os.WriteFile(path, []byte("before\n{\"schema\":1,"), 0o200); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second finds nothing to do
+		openFile(t, path).File.Close()
+		if b, _ := os.ReadFile(path); string(b) != "before\n{\"schema\":1,\n" {
+			t.Errorf("got %q", b)
+		}
+	}
+}

@@ -145,6 +145,7 @@ type session struct {
 	*site
 	cmd    *exec.Cmd
 	log    string // file of the events
+	torn   int    // lines of it that a killed writer may have left in part
 	stderr *bytes.Buffer
 	socket string
 	ended  chan error
@@ -274,7 +275,7 @@ func decode(cmd *exec.Cmd) (reply, error) {
 	return r, nil
 }
 
-// events reads the log so far.
+// events reads the log so far: a line that is being written shows in part.
 func (x *session) events() []event.Event {
 	x.t.Helper()
 	data, err := os.ReadFile(x.log)
@@ -282,8 +283,13 @@ func (x *session) events() []event.Event {
 		x.t.Fatal(err)
 	}
 	var out []event.Event
-	for line := range bytes.Lines(data) {
+	torn := x.torn
+	for line := range bytes.Lines(data[:bytes.LastIndexByte(data, '\n')+1]) {
 		e, err := event.Parse(bytes.TrimSuffix(line, []byte("\n")))
+		if err != nil && torn > 0 {
+			torn--
+			continue
+		}
 		if err != nil {
 			x.t.Errorf("event log: %v in %.200q", err, line)
 			continue

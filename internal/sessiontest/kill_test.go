@@ -1,6 +1,7 @@
 package sessiontest
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -136,7 +137,9 @@ func TestSessionGoesOnWhenAnyOtherProcessOfItIsKilled(t *testing.T) {
 				s, x, id, uid := underLoad(t)
 				pid := x.find(v.comm, v.uid(uid))
 				anyMoment()
-				kill(t, pid)
+				if v.comm == "sharness-agent" {
+					x.tearLog(pid)
+				}
 				kill(t, pid)
 				for range v.more {
 					kill(t, x.find(v.comm, v.uid(uid)))
@@ -165,6 +168,25 @@ func TestSessionGoesOnWhenAnyOtherProcessOfItIsKilled(t *testing.T) {
 	}
 }
 
+const tornLine = `{"schema":1,`
+
+// tearLog leaves the log as agent does when it is killed in a write that crosses a page of the file: most kills miss that.
+func (x *session) tearLog(agent int) {
+	x.t.Helper()
+	x.torn = 2 // and perhaps one that agent was at
+	if err := unix.Kill(agent, unix.SIGSTOP); err != nil {
+		x.t.Fatal(err)
+	}
+	f, err := os.OpenFile(x.log, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(tornLine); err != nil {
+		x.t.Fatal(err)
+	}
+}
+
 // wantTakenAway checks that a protected name which appears is taken away, though the watcher has died meanwhile.
 func (x *session) wantTakenAway() {
 	x.t.Helper()
@@ -181,9 +203,12 @@ func (x *session) wantTakenAway() {
 	}
 }
 
-// wantOrder checks that numbers of the log only rise, over a restart too.
+// wantOrder checks that numbers of the log only rise, over a restart too, and that no line stands in one that was torn.
 func (x *session) wantOrder() {
 	x.t.Helper()
+	if data, err := os.ReadFile(x.log); err != nil || bytes.Count(data, []byte("\n"+tornLine+"\n")) != 1 {
+		x.t.Errorf("the line that was torn did not end before the next: %v", err)
+	}
 	last := uint64(0)
 	for _, e := range x.events() {
 		if e.Seq <= last {
