@@ -21,7 +21,7 @@ var limits = []limit{
 	{wire.LimitTimeout, "timeout", "sandbox.timeout", "the command was killed after %s, the limit on its time; split it up, or let the agent itself start it with sharness-bash --background", true},
 	{wire.LimitOutput, "output", "sandbox.output", "the command was killed: it printed more than the limit of %s; write to a file and look at parts of it", true},
 	{wire.LimitCPU, "cpu", "sandbox.cpu", "the command was slowed down by its limit of %s of a processor", false},
-	{wire.LimitTmp, "tmp", "sandbox.tmp", "a private folder (/tmp, /var/tmp, /dev/shm or HOME) is full: each holds %s; write large files to the workspace", true},
+	{wire.LimitTmp, "tmp", "sandbox.tmp", "the private folders (/tmp, /var/tmp, /dev/shm and HOME) are full: together they hold %s; write large files to the workspace", true},
 	{wire.LimitFileSize, "file_size", "sandbox.file_size", "a write was refused: no file may grow beyond the limit of %s; write several smaller ones", true},
 	{wire.LimitSessionPids, "session_pids", "session.pids", "a process could not be started: the limit of %s processes of all commands of the session is reached; wait for other commands, or end jobs (sharness-bash --jobs)", true},
 	{wire.LimitSessionMemory, "session_memory", "session.memory", "a process was killed: the limit of %s of memory of all commands of the session is reached; wait for other commands, or end jobs (sharness-bash --jobs)", true},

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/sharness/sharness/launcher/filter"
 	"github.com/sharness/sharness/launcher/host"
@@ -50,15 +51,19 @@ func (s *Session) sharedView() (*view, error) {
 			return nil, err
 		}
 	}
-	tmp := func(mode string) string { return tmpfsData(uint64(m.Sandbox.Tmp), mode, -1) }
-	if err := v.devices(tmp("1777")); err != nil {
+	// One tmpfs for all private folders: each further one would cost 5 KiB of the kernel's and more to mount than a bind does.
+	v.mounts = append(v.mounts, tmpfs(viewOwn, m.Sandbox.Tmp, 0o755, attrBase))
+	private := func(dir string, mode uint32, attr uint64) stage.Mount {
+		return stage.Mount{Target: dir, Bind: viewOwn + "/" + strings.ReplaceAll(dir[1:], "/", "-"), Mode: mode, Set: attr}
+	}
+	if err := v.devices(private("/dev/shm", 0o1777, attrData)); err != nil {
 		return nil, err
 	}
 	const access = accessWrite | unix.LANDLOCK_ACCESS_FS_EXECUTE
 	for _, dir := range []string{"/tmp", "/var/tmp"} {
-		v.private(s, dir, tmp("1777"), attrBase, access)
+		v.private(s, private(dir, 0o1777, attrBase), access)
 	}
-	v.private(s, viewHome, tmp("0700"), attrBase, access)
+	v.private(s, private(viewHome, 0o700, attrBase), access)
 	v.allow("/", unix.LANDLOCK_ACCESS_FS_READ_DIR)
 	v.allow("/run/sharness", accessRead)
 	ok = true
@@ -243,7 +248,7 @@ func (s *Session) commandPlan(v, own *view) *stage.Plan {
 		Hostname: viewHostname,
 		Mounts:   v.mounts, Files: files, Links: v.links, Slots: slots, Owned: []string{viewHome},
 		// All of it: its Landlock layer lets a command write nothing there anyway, and one mount is made faster than several.
-		Sysctls: s.sysctls(), MaskProc: maskedProc, ReadProc: []string{"/proc"},
+		Sysctls: s.sysctls(), MaskProc: append(slices.Clone(maskedProc), viewOwn+"/"), ReadProc: []string{"/proc"},
 		Rlimits: s.commandRlimits(), OOMScore: firstVictim,
 		Outer: s.outer(),
 		// Ports are not bounded in a namespace that holds nothing but loopback.

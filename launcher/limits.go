@@ -165,47 +165,38 @@ func (s *Session) commandRlimits() []stage.Rlimit {
 	return all
 }
 
-// privateFolders are those of a command's that sandbox.tmp bounds.
-var privateFolders = []string{"tmp", "var/tmp", "dev/shm", viewHome[1:]}
+// space is the tmpfs of a command's private folders, which sandbox.tmp bounds. It is held while the command runs: the
+// namespace that shows it goes with the last process. -1: none.
+type space int
 
-// spaces are a command's private folders, held while it runs: the namespace that shows them goes with its last process.
-type spaces []int
-
-// openSpaces opens them below the root of pid 1, which is read-only and none of whose folders the command can replace.
-func openSpaces(pid int) spaces {
+// openSpace opens a folder of it below the root of pid 1, which is read-only and none of whose folders the command can replace.
+func openSpace(pid int) space {
 	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil // it has ended
+		return -1 // it has ended
 	}
 	defer unix.Close(root)
-	var sp spaces
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS}
-	for _, dir := range privateFolders {
-		if fd, err := unix.Openat2(root, dir, &how); err == nil {
-			sp = append(sp, fd)
-		}
+	fd, err := unix.Openat2(root, "tmp", &how)
+	if err != nil {
+		return -1
 	}
-	return sp
+	return space(fd)
 }
 
 // fullBelow is the room that is as good as none.
 const fullBelow = 64 << 10
 
-// full says whether one of them has no room left.
-func (sp spaces) full() bool {
-	for _, fd := range sp {
-		var st unix.Statfs_t
-		if unix.Fstatfs(fd, &st) == nil && st.Type == unix.TMPFS_MAGIC && st.Blocks > 0 &&
-			(st.Bavail*uint64(st.Bsize) < fullBelow || st.Files > 0 && st.Ffree == 0) {
-			return true
-		}
-	}
-	return false
+// full says whether it has no room left.
+func (sp space) full() bool {
+	var st unix.Statfs_t
+	return unix.Fstatfs(int(sp), &st) == nil && st.Type == unix.TMPFS_MAGIC && st.Blocks > 0 &&
+		(st.Bavail*uint64(st.Bsize) < fullBelow || st.Files > 0 && st.Ffree == 0)
 }
 
-func (sp spaces) close() {
-	for _, fd := range sp {
-		unix.Close(fd)
+func (sp space) close() {
+	if sp >= 0 {
+		unix.Close(int(sp))
 	}
 }
 

@@ -37,11 +37,12 @@ func (s *Session) orchestratorView(hosts []hostEntry) (*view, error) {
 	if err := v.etc(); err != nil {
 		return nil, err
 	}
-	if err := v.devices(tmpfsData(uint64(m.Limits.Tmp), "1777", -1)); err != nil {
+	private := func(dir string) stage.Mount { return tmpfs(dir, m.Limits.Tmp, 0o1777, attrData) }
+	if err := v.devices(private("/dev/shm")); err != nil {
 		return nil, err
 	}
 	for _, dir := range []string{"/tmp", "/var/tmp"} {
-		v.private(s, dir, tmpfsData(uint64(m.Limits.Tmp), "1777", -1), attrData, accessWrite)
+		v.private(s, private(dir), accessWrite)
 	}
 	if err := s.addOwnFolders(v); err != nil {
 		return nil, err

@@ -173,7 +173,7 @@ func (s *Session) hostView(plan *stage.Plan, base string) (_ *view, err error) {
 			}
 		}
 	}
-	if err := v.devices("mode=1777"); err != nil {
+	if err := v.devices(stage.Mount{Target: "/dev/shm", Fstype: "tmpfs", Data: "mode=1777", Set: attrData}); err != nil {
 		return nil, err
 	}
 	for _, dir := range []string{"/tmp", "/var/tmp", "/run"} {

@@ -27,7 +27,7 @@ type sandbox struct {
 	pidfd  *os.File
 	gate   *os.File  // the target's; its end says that it runs
 	netns  *netspace // its own; nil where the session has one for all
-	held   spaces    // opened before a command runs in it, which may have ended when its goroutine comes to run
+	held   space     // opened before a command runs in it, which may have ended when its goroutine comes to run
 	before met       // when its command had not begun
 }
 
@@ -175,7 +175,7 @@ func (s *Session) startBox(sp *spawner) (*box, error) {
 // prepare makes a sandbox. terminal, where it wants one, gives the new pty its size.
 func (x *sandboxes) prepare(b *box, terminal func(master int) error, probe *os.File) (_ *sandbox, err error) {
 	sv := x.sv
-	sb, ok := &sandbox{box: b}, false
+	sb, ok := &sandbox{box: b, held: -1}, false
 	if sb.number, sb.slot, sb.uid, ok = sv.takeSlot(); !ok {
 		return nil, errNoSlot
 	}
@@ -205,7 +205,7 @@ func (x *sandboxes) prepare(b *box, terminal func(master int) error, probe *os.F
 	if err := sb.await(stage.MsgReady, terminal); err != nil {
 		return nil, err
 	}
-	sb.held = openSpaces(sb.pid)
+	sb.held = openSpace(sb.pid)
 	return sb, nil
 }
 

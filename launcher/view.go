@@ -10,6 +10,7 @@ import (
 
 	"github.com/sharness/sharness/internal/confine"
 	"github.com/sharness/sharness/launcher/stage"
+	"github.com/sharness/sharness/manifest"
 	"golang.org/x/sys/unix"
 )
 
@@ -19,6 +20,7 @@ const (
 	viewSocket  = "/run/sharness/bash.sock"
 	viewHome    = "/home/agent" // HOME of a command
 	viewBash    = "/usr/bin/bash"
+	viewOwn     = "/run/sharness/own" // all private folders of a command, out of its sight (MaskProc)
 	defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/run/sharness/bin"
 )
 
@@ -167,7 +169,7 @@ type hostEntry struct{ addr, name string }
 
 // devices adds /proc and a minimal /dev with a devpts of its own. /dev is a folder of the root tmpfs, which is nodev and
 // read-only in the end; the device nodes are binds with attributes of their own.
-func (v *view) devices(shm string) error {
+func (v *view) devices(shm stage.Mount) error {
 	v.mounts = append(v.mounts, stage.Mount{Target: "/proc", Fstype: "proc", Set: attrData})
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
 		m, err := cloneMount("/dev/"+name, clone{set: attrDevice, clear: unix.MOUNT_ATTR_NODEV})
@@ -178,7 +180,7 @@ func (v *view) devices(shm string) error {
 	}
 	v.mounts = append(v.mounts,
 		stage.Mount{Target: "/dev/pts", Fstype: "devpts", Data: devptsData, Set: attrDevice},
-		stage.Mount{Target: "/dev/shm", Fstype: "tmpfs", Data: shm, Set: attrData})
+		shm)
 	v.links = append(v.links,
 		stage.Link{Path: "/dev/ptmx", Target: "pts/ptmx"},
 		stage.Link{Path: "/dev/fd", Target: "/proc/self/fd"},
@@ -206,27 +208,23 @@ var (
 	readOnlyProc = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/tty", "/proc/driver"}
 )
 
-// tmpfsData are the options of a private tmpfs.
-func tmpfsData(size uint64, mode string, id int) string {
-	data := fmt.Sprintf("size=%d,mode=%s", size, mode)
-	if id >= 0 {
-		data += fmt.Sprintf(",uid=%d,gid=%d", id, id)
-	}
-	return data
+// tmpfs is a private one.
+func tmpfs(target string, size manifest.Size, mode uint32, attr uint64) stage.Mount {
+	return stage.Mount{Target: target, Fstype: "tmpfs", Data: fmt.Sprintf("size=%d,mode=%04o", size, mode), Set: attr}
 }
 
-// private adds a tmpfs of the domain's own. Its Landlock rule reaches what is mounted below it too: where that is a
+// private adds a folder of the domain's own. Its Landlock rule reaches what is mounted below it too: where that is a
 // folder which the user or the other side sees, the rule must not grant sockets and FIFOs.
-func (v *view) private(s *Session, dir, data string, attr, access uint64) {
-	v.mounts = append(v.mounts, stage.Mount{Target: dir, Fstype: "tmpfs", Data: data, Set: attr})
+func (v *view) private(s *Session, m stage.Mount, access uint64) {
+	v.mounts = append(v.mounts, m)
 	own := []string{s.Workspace.Name()}
 	if s.State != nil {
 		own = append(own, s.State.Name())
 	}
-	if slices.ContainsFunc(own, func(p string) bool { return below(p, dir) }) {
+	if slices.ContainsFunc(own, func(p string) bool { return below(p, m.Target) }) {
 		access &^= accessWrite &^ accessShared
 	}
-	v.allow(dir, access)
+	v.allow(m.Target, access)
 }
 
 // bind binds a path of the view onto itself with other attributes.

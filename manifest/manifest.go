@@ -157,7 +157,7 @@ type Sandbox struct {
 	Memory  Size    `yaml:"memory,omitempty"`
 	Timeout Timeout `yaml:"timeout,omitempty"`
 	Output  Size    `yaml:"output,omitempty"`
-	Tmp     Size    `yaml:"tmp,omitempty"`
+	Tmp     Size    `yaml:"tmp,omitempty"` // size of the tmpfs that holds all private folders
 
 	CPU       Percent `yaml:"cpu,omitempty"`        // time on processors, in percent of one; not written: as much as is free
 	CPUWeight int     `yaml:"cpu_weight,omitempty"` // share against other commands when time is short: 1 to 10000, default 100

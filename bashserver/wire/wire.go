@@ -98,7 +98,7 @@ const (
 	LimitOutput  uint64 = 1 << 3
 
 	LimitCPU           uint64 = 1 << 4 // it had to wait for its share of the processors
-	LimitTmp           uint64 = 1 << 5 // a private folder was full when it failed
+	LimitTmp           uint64 = 1 << 5 // the private folders were full when it failed
 	LimitFileSize      uint64 = 1 << 6
 	LimitSessionPids   uint64 = 1 << 7 // the limits of all commands together
 	LimitSessionMemory uint64 = 1 << 8

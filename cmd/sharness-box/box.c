@@ -72,7 +72,8 @@ __attribute__((noreturn, used)) void start(long *stack)
 	struct statx st = {0};
 	(void)stack;
 	SYS6(statx, 3, "", AT_EMPTY_PATH, 0x200, &st, 0);
-	plan = (const struct plan *)SYS6(mmap, 0, st.size, PROT_READ, MAP_PRIVATE, 3, 0);
+	// Near the program, whose page tables have room for it: every sandbox has a copy of them, and two pages more elsewhere.
+	plan = (const struct plan *)SYS6(mmap, ((long)&plan | 0xfffff) + 1, st.size, PROT_READ, MAP_PRIVATE, 3, 0);
 	if ((long)plan < 0 && (long)plan > -4096)
 		SYS(exit_group, 125, 0, 0, 0, 0);
 	SYS(close, 3, 0, 0, 0, 0);

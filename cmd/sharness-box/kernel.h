@@ -9,13 +9,13 @@ enum {
 	NR_write = 1, NR_close = 3, NR_mmap = 9, NR_munmap = 11, NR_ioctl = 16, NR_pread64 = 17, NR_recvmsg = 47, NR_clone = 56, NR_execve = 59,
 	NR_wait4 = 61, NR_chdir = 80, NR_fchown = 93, NR_setpgid = 109, NR_setsid = 112, NR_getgroups = 115, NR_setgroups = 116,
 	NR_setresuid = 117, NR_getresuid = 118, NR_setresgid = 119, NR_getresgid = 120, NR_capget = 125, NR_capset = 126,
-	NR_mount = 165, NR_sethostname = 170, NR_mkdirat = 258, NR_fchownat = 260, NR_unshare = 272, NR_dup3 = 292,
+	NR_mount = 165, NR_sethostname = 170, NR_mkdirat = 258, NR_fchownat = 260, NR_fchmodat = 268, NR_unshare = 272, NR_dup3 = 292,
 	NR_prlimit64 = 302, NR_setns = 308, NR_seccomp = 317, NR_execveat = 322, NR_statx = 332,
 	O_DIRECTORY = 0200000, O_NOFOLLOW = 0400000,
 };
 #elif defined(__aarch64__)
 enum {
-	NR_dup3 = 24, NR_ioctl = 29, NR_mkdirat = 34, NR_mount = 40, NR_chdir = 49, NR_fchownat = 54, NR_fchown = 55, NR_close = 57,
+	NR_dup3 = 24, NR_ioctl = 29, NR_mkdirat = 34, NR_mount = 40, NR_chdir = 49, NR_fchmodat = 53, NR_fchownat = 54, NR_fchown = 55, NR_close = 57,
 	NR_write = 64, NR_pread64 = 67, NR_unshare = 97, NR_capget = 90, NR_capset = 91, NR_setresuid = 147, NR_getresuid = 148, NR_setresgid = 149,
 	NR_getresgid = 150, NR_setpgid = 154, NR_setsid = 157, NR_getgroups = 158, NR_setgroups = 159, NR_sethostname = 161,
 	NR_recvmsg = 212, NR_munmap = 215, NR_clone = 220, NR_execve = 221, NR_mmap = 222, NR_wait4 = 260, NR_prlimit64 = 261, NR_setns = 268,

@@ -17,8 +17,8 @@ enum {
 enum {
 	OP_MOUNT = 1, // a: MS_* flags; file system, target, options
 	OP_OWNER,     // path, given to the sandbox's id
-	OP_MKDIR,     // path
-	OP_BIND,      // a: attributes to set, b: that it is gone is no error; path, bound onto itself
+	OP_MKDIR,     // a: mode; path
+	OP_BIND,      // a: attributes to set, b: that it is gone is no error; what, where
 	OP_SLOT,      // file, target
 	OP_SYSCTL,    // path, value
 	OP_MASK,      // a: a folder; path

@@ -147,11 +147,13 @@ static long step_view(const struct op *o, uint32_t uid, const int *fds, long *ro
 	case OP_OWNER:
 		return at("mount: owner of ", a, SYS(fchownat, AT_FDCWD, a, uid, uid, AT_SYMLINK_NOFOLLOW));
 	case OP_MKDIR: {
-		long r = SYS(mkdirat, AT_FDCWD, a, 0755, 0, 0);
+		long r = SYS(mkdirat, AT_FDCWD, a, o->a, 0, 0);
+		if (r >= 0)
+			r = SYS(fchmodat, AT_FDCWD, a, o->a, 0, 0); // whatever the umask is
 		return at("mount: make ", a, r == -EEXIST ? 0 : r);
 	}
 	case OP_BIND: {
-		long r = bind(a, a, o->a);
+		long r = bind(a, b, o->a);
 		return r == -ENOENT && o->b ? 0 : r;
 	}
 	case OP_SLOT:

@@ -75,7 +75,8 @@ func (h *host) fill() error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(h.manifest, []byte(strings.Replace(string(text), "  output: 64MiB\n", "  output: 2GiB\n", 1)), 0o644)
+	edited := strings.Replace(string(text), "  output: 64MiB\n", "  output: 2GiB\n  background: {keep: jobs, jobs: 32}\n", 1)
+	return os.WriteFile(h.manifest, []byte(edited), 0o644)
 }
 
 // asAfterBoot puts the programs out of the page cache, where a file that was just written lies in larger pieces than one

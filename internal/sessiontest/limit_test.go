@@ -38,9 +38,10 @@ try:
 except RuntimeError as e: print("at", n, e, flush=True)
 import os; os._exit(0)'`, "pids", "can't start new thread", 0, 30 * time.Second},
 	{"memory", `python3 -c 'b = bytearray(200 << 20); print("got it")' || echo refused $?`, "memory", "refused 137", 0, 30 * time.Second},
-	{"memory in private folders", `for d in /tmp /var/tmp /dev/shm ~; do head -c 20M /dev/zero > $d/x; done; echo after $?`, "memory", "", -1, 30 * time.Second},
+	{"memory in private folders", `head -c 20M /dev/zero > /tmp/x; python3 -c 'b = bytearray(50 << 20); print("got it")' || echo refused $?`, "memory", "refused 137", 0, 30 * time.Second},
 	{"disk", `for d in /tmp /var/tmp /dev/shm ~; do head -c 30M /dev/zero > $d/x; echo full $?; rm $d/x; done; echo again > /tmp/y && cat /tmp/y`, "", "full 1\nfull 1\nfull 1\nfull 1\nagain", 0, 30 * time.Second},
 	{"full private folder", `head -c 30M /dev/zero > /tmp/x`, "tmp", "", 1, 30 * time.Second},
+	{"private folders together", `for d in /var/tmp /dev/shm ~; do head -c 10M /dev/zero > $d/x || exit 1; done`, "tmp", "", 1, 30 * time.Second},
 	{"file size", `truncate -s 70M big; exit $?`, "file_size", "", 153, 30 * time.Second},
 	{"time", `trap '' TERM INT; echo begun; sleep 60 & sleep 60; wait`, "timeout", "begun", -1, 9 * time.Second},
 	{"time of a daemon", `setsid sh -c 'trap "" TERM; sleep 60' & wait`, "timeout", "", -1, 9 * time.Second},

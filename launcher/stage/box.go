@@ -107,7 +107,7 @@ func sharedView(p *Plan) error {
 		return err
 	}
 	for _, m := range p.Mounts {
-		if m.Fstype != "" { // each sandbox makes its own
+		if m.FD == 0 { // each sandbox makes its own
 			if err := makePoint(m.Target, false); err != nil {
 				return err
 			}
@@ -135,7 +135,7 @@ func sharedView(p *Plan) error {
 func (p *Plan) own(path string) string {
 	best := ""
 	for _, m := range p.Mounts {
-		if m.Fstype != "" && len(m.Target) > len(best) && (path == m.Target || strings.HasPrefix(path, m.Target+"/")) {
+		if m.FD == 0 && len(m.Target) > len(best) && (path == m.Target || strings.HasPrefix(path, m.Target+"/")) {
 			best = m.Target
 		}
 	}
@@ -193,7 +193,7 @@ const (
 // boxSteps are the steps of each sandbox, in the order of start.
 func (p *Plan) boxSteps(s *Steps) (rules []int, err error) {
 	for _, m := range p.Mounts {
-		if m.Fstype == "" {
+		if m.FD != 0 {
 			continue
 		}
 		if err := s.Mount(m); err != nil {
@@ -265,11 +265,11 @@ func (s *Steps) points(own, target string) {
 	}
 	for i := len(own) + 1; i < len(target); i++ {
 		if target[i] == '/' {
-			s.add(opMkdir, 0, 0, target[:i])
+			s.add(opMkdir, 0o755, 0, target[:i])
 		}
 	}
 	if target != own {
-		s.add(opMkdir, 0, 0, target)
+		s.add(opMkdir, 0o755, 0, target)
 	}
 }
 
@@ -277,7 +277,7 @@ func (s *Steps) points(own, target string) {
 // that each sandbox makes and opens by its path.
 func (p *Plan) rule(s *Steps, r confine.PathRule) (int, error) {
 	for _, m := range p.Mounts {
-		if m.Fstype == "" || m.Target != r.Path {
+		if m.FD != 0 || m.Target != r.Path {
 			continue
 		}
 		access, err := p.Landlock.Rights(r, true)

@@ -73,6 +73,7 @@ type Mount struct {
 	Fstype string `json:"fstype,omitempty"` // a new file system
 	Data   string `json:"data,omitempty"`   // its options, comma-separated
 	Bind   string `json:"bind,omitempty"`   // a path of the view as built so far
+	Mode   uint32 `json:"mode,omitempty"`   // of a Bind that a sandbox makes: that folder is made first, with this mode
 	Set    uint64 `json:"set,omitempty"`    // MOUNT_ATTR_* of Fstype and Bind
 	Clear  uint64 `json:"clear,omitempty"`
 	IsFile bool   `json:"is_file,omitempty"` // the mount point is a file

@@ -66,12 +66,15 @@ func (s *Steps) Mount(m Mount) error {
 			return fmt.Errorf("mount on %s: %w", m.Target, err)
 		}
 		s.add(opMount, flags, 0, m.Fstype, m.Target, m.Data)
-	case m.Bind == m.Target && m.Clear == 0:
+	case m.Bind != "" && m.Clear == 0 && (m.Bind == m.Target || m.Mode != 0):
 		absent := uint64(0)
+		if m.Mode != 0 {
+			s.add(opMkdir, uint64(m.Mode), 0, m.Bind)
+		}
 		if m.Absent {
 			absent = 1
 		}
-		s.add(opBind, m.Set, absent, m.Target)
+		s.add(opBind, m.Set, absent, m.Bind, m.Target)
 	default:
 		return fmt.Errorf("mount on %s: not one that a sandbox makes", m.Target)
 	}
