@@ -40,7 +40,7 @@ func (x *session) anyVictim(agent int, died map[string]int) (victim, bool) {
 	byName := map[string]victim{}
 	for _, path := range statuses {
 		pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
-		name, uid, parent := status(pid)
+		name, uid, parent, _ := status(pid)
 		if uid == agent && name != "sharness-bash" || pid == x.cmd.Process.Pid || !x.under(parent) {
 			continue
 		}

@@ -88,8 +88,9 @@ func (x *session) find(comm string, fits func(uid int) bool) int {
 		rand.Shuffle(len(statuses), func(i, j int) { statuses[i], statuses[j] = statuses[j], statuses[i] })
 		for _, path := range statuses {
 			pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
-			name, uid, parent := status(pid)
-			if name == comm && fits(uid) && x.under(parent) {
+			name, uid, parent, nested := status(pid)
+			// One that root has in a namespace of its own is a sandbox that is being made, and has no part yet.
+			if name == comm && fits(uid) && x.under(parent) && !(nested && uid == 0) {
 				return pid
 			}
 		}
@@ -98,14 +99,18 @@ func (x *session) find(comm string, fits func(uid int) bool) int {
 	return 0
 }
 
-func status(pid int) (comm string, uid, parent int) {
+// status says too whether the process is in a pid namespace below this one.
+func status(pid int) (comm string, uid, parent int, nested bool) {
 	data, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(data)) {
 		fmt.Sscanf(line, "Name: %s", &comm)
 		fmt.Sscanf(line, "Uid: %d", &uid)
 		fmt.Sscanf(line, "PPid: %d", &parent)
+		if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			nested = len(strings.Fields(ids)) > 1
+		}
 	}
-	return comm, uid, parent
+	return comm, uid, parent, nested
 }
 
 // under says whether a process is the supervisor or has it among its ancestors.
@@ -117,7 +122,7 @@ func (x *session) under(pid int) bool {
 		if pid <= 1 {
 			return false
 		}
-		_, _, pid = status(pid)
+		_, _, pid, _ = status(pid)
 	}
 	return false
 }
@@ -139,7 +144,7 @@ func (x *session) killEach(comm string) (deaths int) {
 		statuses, _ := filepath.Glob("/proc/[0-9]*/status")
 		for _, path := range statuses {
 			pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
-			if name, _, parent := status(pid); name == comm && parent == x.cmd.Process.Pid && pid != last {
+			if name, _, parent, _ := status(pid); name == comm && parent == x.cmd.Process.Pid && pid != last {
 				kill(x.t, pid)
 				last, quiet = pid, time.Now()
 				deaths++
