@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -22,10 +23,24 @@ const firstSessionUID, lastSessionUID = 1900000000, 1900300000
 func CheckOwner(path string, writableBy ...string) error {
 	return eachPlace(path, writableBy, func(here string, info fs.FileInfo, uid uint32) error {
 		if info.Mode().Perm()&0o022 != 0 {
-			return fmt.Errorf("%s: mode %04o lets others write (chmod go-w %s)", here, info.Mode().Perm(), here)
+			return othersWrite(path, here, info)
 		}
 		return oneName(here, info)
 	})
+}
+
+// othersWrite says what to do about a place that others may write: nobody takes /tmp from the users of a host, or /srv from
+// those who were given it, for the sake of one program.
+func othersWrite(path, here string, info fs.FileInfo) error {
+	mode := uint32(info.Mode().Perm())
+	if info.Mode()&fs.ModeSticky != 0 {
+		mode |= 0o1000
+	}
+	above := filepath.Dir(here)
+	if info.IsDir() && (mode&0o1000 != 0 || above == "/" || filepath.Dir(above) == "/" && slices.Contains([]string{"/usr", "/var", "/run", "/dev"}, above)) {
+		return fmt.Errorf("%s: mode %04o lets others write; move %s to where only root can, such as a folder of its own in /opt or /usr/local", here, mode, Quote(path))
+	}
+	return fmt.Errorf("%s: mode %04o lets others write (chmod go-w %s)", here, mode, Quote(here))
 }
 
 // oneName refuses a file that is not root's and has more than one name: pnpm and uv link what they install, and whoever
@@ -50,7 +65,7 @@ func CheckManifest(path string, writableBy ...string) error {
 			return fmt.Errorf("%s: belongs to uid %d, not to root", here, uid)
 		}
 		if info.Mode().Perm()&0o022 != 0 && !(info.IsDir() && info.Mode()&fs.ModeSticky != 0) {
-			return fmt.Errorf("%s: mode %04o lets others write (chmod go-w %s)", here, info.Mode().Perm(), here)
+			return othersWrite(path, here, info)
 		}
 		return nil
 	})

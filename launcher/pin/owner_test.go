@@ -42,7 +42,7 @@ func TestOwnersAreChecked(t *testing.T) {
 		"file for everyone":       {place{0o646, 0o755, 0, false, false}, "file: mode 0646 lets others write", "file: mode 0646 lets others write"},
 		"folder for everyone":     {place{0o644, 0o777, 0, false, false}, "dir: mode 0777 lets others write", "dir: mode 0777 lets others write"},
 		"folder for the group":    {place{0o644, 0o775, 0, false, false}, "dir: mode 0775 lets others write", "dir: mode 0775 lets others write"},
-		"sticky folder":           {place{0o644, 0o777 | os.ModeSticky, 0, false, false}, "dir: mode 0777 lets others write", ""},
+		"sticky folder":           {place{0o644, 0o777 | os.ModeSticky, 0, false, false}, "dir: mode 1777 lets others write; move /", ""},
 		"in the workspace":        {place{0o644, 0o755, 0, true, false}, "where the session can write", "where the session can write"},
 		"in its other appearance": {place{0o644, 0o755, 0, true, true}, "where the session can write", "where the session can write"},
 	} {
@@ -127,6 +127,40 @@ func TestFileWithASecondNameIsPinnedOnlyIfItIsRoots(t *testing.T) {
 		}
 	}
 }
+
+func TestNobodyIsToldToTakeAFolderFromItsUsers(t *testing.T) {
+	for _, row := range []struct {
+		here  string
+		mode  os.FileMode
+		moves bool
+	}{
+		{"/var/tmp", os.ModeDir | os.ModeSticky | 0o777, true},
+		{"/srv/drop", os.ModeDir | os.ModeSticky | 0o775, true},
+		{"/srv", os.ModeDir | 0o777, true},
+		{"/usr/local", os.ModeDir | 0o775, true},
+		{"/usr/local/app", os.ModeDir | 0o775, false},
+		{"/srv/app", os.ModeDir | 0o777, false},
+		{"/srv/app/agent", 0o777, false},
+	} {
+		err := othersWrite("/srv/app/agent", row.here, ofMode{mode: row.mode})
+		want := "(chmod go-w " + row.here + ")"
+		if row.moves {
+			want = "; move /srv/app/agent to where only root can, such as "
+		}
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%s, %v: got %v, want %q", row.here, row.mode, err, want)
+		}
+	}
+}
+
+// ofMode is a file of which the mode is all that is known.
+type ofMode struct {
+	os.FileInfo
+	mode os.FileMode
+}
+
+func (m ofMode) Mode() os.FileMode { return m.mode }
+func (m ofMode) IsDir() bool       { return m.mode.IsDir() }
 
 func TestALinkInAnOpenFolderIsNoManifest(t *testing.T) {
 	root := rootFolder(t)
