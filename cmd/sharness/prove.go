@@ -30,7 +30,8 @@ attempts at the side doors, from a static and from a dynamically linked build, a
 to be read; and the same ones as an ordinary user without sharness, which shows that an attempt works at all.
 
 One line for each door: how many attempts get through without sharness (CONTROL), how the most telling one ended
-(VERDICT: closed, open, absent where there is nothing behind the door, impossible where this host cannot make it),
+(VERDICT: closed, open, allowed where it gets through and may, by the manifest, by --allow-open or by design, absent
+where there is nothing behind the door, impossible where this host cannot make it),
 the errnos, the layer that refused by the log's events or, in brackets, by the decision, how many of the denials that
 have an errno were told (EVENTS), and the time.
 
@@ -43,10 +44,10 @@ nothing was attempted.`,
 		Example: "  sudo sharness prove\n  sudo sharness prove --door exec-memfd --all\n  sudo sharness prove --markdown evidence.md",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := knownDoors(o.Doors); err != nil {
+				return err
+			}
 			for _, d := range o.Doors {
-				if err := knownDoor(d); err != nil {
-					return err
-				}
 				o.Sandbox = o.Sandbox || strings.HasPrefix(d, "cmd-") // what a command alone can attack
 			}
 			if err := knownOpen(o.AllowOpen); err != nil {
@@ -113,24 +114,29 @@ nothing was attempted.`,
 	return cmd
 }
 
-// knownDoor refuses a door or an attempt that there is none of, before everything is made for it.
-func knownDoor(given string) error {
-	id, _, one := strings.Cut(given, "/")
-	if _, ok := sidedoor.ByID(id); !ok {
-		return refuse("prove: --door %s: no such door; the nearest are: %s; sharness doctor lists all", given, strings.Join(closest(id, doorIDs()), ", "))
+// knownDoors refuses a door or an attempt that there is none of, before everything is made for it.
+func knownDoors(given []string) error {
+	var attempts []string
+	for _, name := range given {
+		id, _, one := strings.Cut(name, "/")
+		if _, ok := sidedoor.ByID(id); !ok {
+			return refuse("prove: --door %s: no such door; the nearest are: %s; sharness doctor lists all", name, strings.Join(closest(id, doorIDs()), ", "))
+		}
+		if attempts == nil {
+			var err error
+			if attempts, err = prove.Attempts(); err != nil {
+				return refuse("prove: nothing was attempted: %w", err)
+			}
+		}
+		of := slices.DeleteFunc(slices.Clone(attempts), func(a string) bool { return !strings.HasPrefix(a, id+"/") })
+		switch {
+		case len(of) == 0:
+			return refuse("prove: --door %s: no attempt is made at this door; what is known of it: %s", name, doorPage(id))
+		case one && !slices.Contains(of, name):
+			return refuse("prove: --door %s: no such attempt; the nearest are: %s; --door %s --all shows all", name, strings.Join(closest(name, of), ", "), id)
+		}
 	}
-	if !one {
-		return nil
-	}
-	attempts, err := prove.Attempts()
-	if err != nil {
-		return refuse("prove: nothing was attempted: %w", err)
-	}
-	if slices.Contains(attempts, given) {
-		return nil
-	}
-	of := slices.DeleteFunc(attempts, func(a string) bool { return !strings.HasPrefix(a, id+"/") })
-	return refuse("prove: --door %s: no such attempt; the nearest are: %s; --door %s --all shows all", given, strings.Join(closest(given, of), ", "), id)
+	return nil
 }
 
 // calledAs is the command line for the page, without where that goes.

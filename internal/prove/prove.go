@@ -176,7 +176,7 @@ func (p *proof) attack() (err error) {
 func (p *proof) header() report.Header {
 	h := report.Header{
 		Version: p.o.Version, Command: p.o.Command, Kernel: p.features.Kernel, Build: p.features.Version, Machine: p.features.Machine, Distribution: distribution(),
-		Cgroups: string(p.features.Cgroup.Mode), LandlockABI: p.decision.Landlock.ABI, Date: time.Now().UTC(),
+		Chosen: len(p.o.Doors) > 0, Cgroups: string(p.features.Cgroup.Mode), LandlockABI: p.decision.Landlock.ABI, Date: time.Now().UTC(),
 	}
 	for _, d := range p.decision.Doors {
 		door := report.Door{ID: d.ID, Title: d.Title, Closed: d.Closed, Allowed: d.Allowed, Rest: d.Rest}

@@ -23,13 +23,13 @@ func (r *Report) markdown(w io.Writer) error {
 	for _, run := range r.Runs {
 		if run.Mode == Session || run.Mode == Sandbox {
 			c := run.count()
-			p("| %s | %d attempts: %d open, %d closed, %d absent, %d impossible here, %d broke; %d of %d denials told; %.1f s |\n",
-				cell(run.Name), len(run.Attempts), c.open, c.closed, c.absent, c.impossible, c.broke, c.seen, c.wanted, run.Duration)
+			p("| %s | %s: %d open, %d allowed, %d closed, %d absent, %d impossible here, %d broke; %d of %d denials told; %.1f s |\n",
+				cell(run.Name), attempts(len(run.Attempts)), c.open, c.allowed, c.closed, c.absent, c.impossible, c.broke, c.seen, c.wanted, run.Duration)
 		}
 	}
 	but := ""
 	if n := len(r.permitted()); n > 0 {
-		but = fmt.Sprintf(", but for %d attempts that may get through (below, with the reason)", n)
+		but = fmt.Sprintf(", but for %s that may get through (below, with the reason)", attempts(n))
 	}
 	result := "every door closed" + but + ", every denial with an errno told, nothing arrived at the bait, nothing left behind"
 	if !r.Closed {
@@ -60,13 +60,17 @@ func cell(s string) string {
 
 type printer func(format string, args ...any)
 
-type counts struct{ open, closed, absent, impossible, broke, wanted, seen int }
+type counts struct{ open, allowed, closed, absent, impossible, broke, wanted, seen int }
 
 func (r *RunReport) count() (c counts) {
 	for _, a := range r.Attempts {
 		switch a.Verdict {
 		case probe.Open:
-			c.open++
+			if a.permitted() {
+				c.allowed++
+			} else {
+				c.open++
+			}
 		case probe.Closed:
 			c.closed++
 		case probe.Absent:
@@ -190,7 +194,7 @@ func (r *Report) missionTable(p printer) {
 					continue
 				}
 				one := (&RunReport{Attempts: []Attempt{a}}).count()
-				c.open, c.closed, c.absent, c.impossible, c.broke = c.open+one.open, c.closed+one.closed, c.absent+one.absent, c.impossible+one.impossible, c.broke+one.broke
+				c.open, c.allowed, c.closed, c.absent, c.impossible, c.broke = c.open+one.open, c.allowed+one.allowed, c.closed+one.closed, c.absent+one.absent, c.impossible+one.impossible, c.broke+one.broke
 				if a.Errno != "" {
 					errnos[a.Errno] = true
 				}
@@ -213,8 +217,8 @@ func (r *Report) missionTable(p printer) {
 			names = append(names, e)
 		}
 		slices.Sort(names)
-		p("| %s | %s | %d open, %d closed, %d absent of %d; %s | %s |\n", m.door, m.design, c.open, c.closed, c.absent,
-			c.open+c.closed+c.absent+c.impossible+c.broke, orDash(strings.Join(names, " ")), orDash(strings.Join(slices.Compact(by), ", ")))
+		p("| %s | %s | %d open, %d allowed, %d closed, %d absent of %d; %s | %s |\n", m.door, m.design, c.open, c.allowed, c.closed, c.absent,
+			c.open+c.allowed+c.closed+c.absent+c.impossible+c.broke, orDash(strings.Join(names, " ")), orDash(strings.Join(slices.Compact(by), ", ")))
 	}
 	p("\n")
 }

@@ -25,6 +25,7 @@ type Header struct {
 	Manifest     string    `json:"manifest,omitempty"` // of the agent whose place the probe takes
 	Pinned       []string  `json:"pinned,omitempty"`   // what it may execute
 	Memfd        bool      `json:"memfd,omitempty"`    // that manifest lets it make memfds
+	Chosen       bool      `json:"chosen,omitempty"`   // some doors alone, by name
 	Doors        []Door    `json:"doors"`              // in the order of the catalogue
 	Layers       []Layer   `json:"layers"`
 	Removable    []string  `json:"removable,omitempty"` // with --ablate: the layers that are taken away

@@ -165,13 +165,48 @@ func TestPageNamesWhatMayGetThroughAndWhy(t *testing.T) {
 		}
 		var page strings.Builder
 		s.page = &page
-		if ok, _, rep := s.write(); !ok {
+		ok, table, rep := s.write()
+		if !ok {
 			t.Fatal(rep.Problems)
 		}
-		for _, want := range []string{"closed, but for 1 attempts that may get through", "| sig/a | by design |"} {
+		if sum := "2 attempts: 0 open, 1 allowed, 1 closed, "; strings.Contains(table, sum) != open {
+			t.Errorf("open %v: %q in the table: %v\n%s", open, sum, !open, table)
+		}
+		for _, want := range []string{"closed, but for 1 attempt that may get through", "| sig/a | by design |"} {
 			if strings.Contains(page.String(), want) != open {
 				t.Errorf("open %v: %q in the page: %v\n%s", open, want, !open, page.String())
 			}
+		}
+	}
+}
+
+func TestDoorsThatNothingAttackedAreNamed(t *testing.T) {
+	const closed = "\nPROVEN: every door is closed, "
+	for name, c := range map[string]struct {
+		doors  []Door
+		chosen bool
+		want   string
+	}{
+		"all":      {nil, false, closed},
+		"chosen":   {[]Door{{ID: "cmd-bomb"}, {ID: "net-sni"}}, true, closed},
+		"commands": {[]Door{{ID: "cmd-bomb"}, {ID: "cmd-reach"}}, false, "\nNot attacked: cmd-bomb cmd-reach (those of commands: sudo sharness prove --sandbox).\n"},
+		"both":     {[]Door{{ID: "net-sni"}, {ID: "cmd-bomb"}}, false, "; net-sni (no attempt is made: docs/side-doors).\n"},
+	} {
+		r := &Report{Header: Header{Doors: append(c.doors, Door{ID: "sig"}), Chosen: c.chosen}, Closed: true,
+			Runs: []*RunReport{{Run: Run{Mode: Session}, Attempts: []Attempt{{Result: attempted("sig/a", 0, probe.Closed, "EPERM")}}}}}
+		var out strings.Builder
+		r.summary(&out)
+		if !strings.Contains(out.String(), c.want) || strings.Contains(out.String(), closed) == strings.Contains(out.String(), "Not attacked") {
+			t.Errorf("%s: got %s, want %q", name, out.String(), c.want)
+		}
+	}
+}
+
+func TestErrnosKeepToTheirColumn(t *testing.T) {
+	many := []string{"EACCES", "EAGAIN", "ECONNREFUSED", "ENETUNREACH", "EPERM"}
+	for n, want := range []string{"-", "EACCES", "EACCES EAGAIN", "EACCES EAGAIN ECONNREFUSED", "EACCES EAGAIN ECONNREFUSED +1", "EACCES EAGAIN ECONNREFUSED +2"} {
+		if got := fitting(many[:n]); got != want {
+			t.Errorf("%d errnos: got %q, want %q", n, got, want)
 		}
 	}
 }

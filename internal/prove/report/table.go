@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -70,7 +71,7 @@ func (t *table) settled(m *matching, ended bool) {
 
 func (t *table) door(as []Attempt, r *RunReport) {
 	d := summarize(as, t.h.door(as[0].Door), r)
-	fmt.Fprintf(t.w, row, d.id, d.control(), d.verdict, d.errnos(), d.layers(), d.events(), fmt.Sprintf("%.1f", d.ms))
+	fmt.Fprintf(t.w, row, d.id, d.control(), d.verdict, fitting(d.errno), d.layers(), d.events(), fmt.Sprintf("%.1f", d.ms))
 	for _, a := range as {
 		bad := a.Verdict == probe.Open && a.Allowed == "" || a.Verdict == probe.Error || a.Wanted && !a.Seen
 		if t.all || bad || a.permitted() {
@@ -87,27 +88,17 @@ func (t *table) door(as []Attempt, r *RunReport) {
 }
 
 func (t *table) end(r *RunReport) {
-	count := map[probe.Verdict]int{}
-	wanted, seen := 0, 0
-	for _, a := range r.Attempts {
-		count[a.Verdict]++
-		if a.Wanted {
-			wanted++
-			if a.Seen {
-				seen++
-			}
-		}
-	}
+	c, n := r.count(), len(r.Attempts)
 	switch r.Mode {
 	case Control:
-		fmt.Fprintf(t.w, "  %d of %d attempts get through, %.1f s\n", count[probe.Open], len(r.Attempts), r.Duration)
+		fmt.Fprintf(t.w, "  %d of %d attempts get through, %.1f s\n", c.open+c.allowed, n, r.Duration)
 	case Survey:
 		t.findings(r)
 	case Ablation:
-		fmt.Fprintf(t.w, "  %-24s %4d open of %d, %.1f s\n", r.Name, count[probe.Open], len(r.Attempts), r.Duration)
+		fmt.Fprintf(t.w, "  %-24s %4d open of %d, %.1f s\n", r.Name, c.open+c.allowed, n, r.Duration)
 	default:
-		fmt.Fprintf(t.w, "%d attempts: %d open, %d closed, %d absent, %d impossible, %d broke; %d of %d denials told; %.1f s\n", len(r.Attempts),
-			count[probe.Open], count[probe.Closed], count[probe.Absent], count[probe.Impossible], count[probe.Error], seen, wanted, r.Duration)
+		fmt.Fprintf(t.w, "%s: %d open, %d allowed, %d closed, %d absent, %d impossible, %d broke; %d of %d denials told; %.1f s\n", attempts(n),
+			c.open, c.allowed, c.closed, c.absent, c.impossible, c.broke, c.seen, c.wanted, r.Duration)
 	}
 }
 
@@ -203,6 +194,24 @@ const permittedVerdict probe.Verdict = "allowed"
 func (a Attempt) permitted() bool { return a.Verdict == probe.Open && a.Allowed != "" }
 
 func (d doorSummary) control() string { return fmt.Sprintf("%d/%d", d.positive, d.attempts) }
+
+// fitting are so many errnos as the table's column has room for; the page and the JSON have all.
+func fitting(errnos []string) string {
+	const room = 32
+	text := orDash(strings.Join(errnos, " "))
+	for n := len(errnos) - 1; len(text) > room && n > 0; n-- {
+		text = strings.Join(errnos[:n], " ") + " +" + strconv.Itoa(len(errnos)-n)
+	}
+	return text
+}
+
+// attempts counts them in words.
+func attempts(n int) string {
+	if n == 1 {
+		return "1 attempt"
+	}
+	return strconv.Itoa(n) + " attempts"
+}
 
 func (d doorSummary) errnos() string { return orDash(strings.Join(d.errno, " ")) }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/sharness/sharness/event"
+	"github.com/sharness/sharness/internal/sidedoor"
 	"github.com/sharness/sharness/internal/sidedoor/probe"
 )
 
@@ -126,9 +127,49 @@ func (r *Report) summary(w io.Writer) {
 	}
 	but := ""
 	if n := len(r.permitted()); n > 0 {
-		but = fmt.Sprintf(", but for %d attempts that may get through (above, with the reason)", n)
+		but = fmt.Sprintf(", but for %s that may get through (above, with the reason)", attempts(n))
 	}
-	fmt.Fprintf(w, "PROVEN: every door is closed%s, every denial with an errno was told, nothing arrived outside, nothing was left behind.\n", but)
+	what := "every door"
+	notTried := r.notTried()
+	if notTried != "" {
+		what = "every door that was attacked"
+	}
+	fmt.Fprintf(w, "PROVEN: %s is closed%s, every denial with an errno was told, nothing arrived outside, nothing was left behind.\n%s", what, but, notTried)
+}
+
+// notTried names the doors that no run attacked, unless others were asked for by name.
+func (r *Report) notTried() string {
+	if r.Chosen {
+		return ""
+	}
+	tried := map[string]bool{}
+	for _, run := range r.attacked() {
+		for _, a := range run.Attempts {
+			tried[a.Door] = true
+		}
+	}
+	var commands, none []string
+	for _, d := range r.Header.Doors {
+		known, _ := sidedoor.ByID(d.ID)
+		switch {
+		case tried[d.ID]:
+		case known.Group == sidedoor.Command:
+			commands = append(commands, d.ID)
+		default:
+			none = append(none, d.ID)
+		}
+	}
+	var parts []string
+	if len(commands) > 0 {
+		parts = append(parts, strings.Join(commands, " ")+" (those of commands: sudo sharness prove --sandbox)")
+	}
+	if len(none) > 0 {
+		parts = append(parts, strings.Join(none, " ")+" (no attempt is made: docs/side-doors)")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "Not attacked: " + strings.Join(parts, "; ") + ".\n"
 }
 
 // permitted are the attempts of all runs that may get through, and do.

@@ -64,6 +64,8 @@ func unixSockets() []Attempt {
 			return dial(link, unix.SOCK_STREAM)
 		}},
 		{door + "/any", door, "connect to any socket that can be found", Varies, scanSockets},
+	}
+	abstract := []Attempt{
 		{"unix-abstract/stream", "unix-abstract", "connect to an abstract socket outside", Opens, func(t *Target) Outcome {
 			if t.Abstract == "" {
 				return impossible("no bait")
@@ -106,7 +108,7 @@ func unixSockets() []Attempt {
 			return worst(dial(path, unix.SOCK_STREAM), dial(path, unix.SOCK_DGRAM), dial(path, unix.SOCK_SEQPACKET))
 		}})
 	}
-	return a
+	return append(a, abstract...)
 }
 
 // scanSockets connects to every socket in sight beside the bash-server's, which is there to be connected to, and bait of
