@@ -91,7 +91,7 @@ func TestJobsAreBounded(t *testing.T) {
 	s := start(t, Config{Jobs: 1, JobLog: 1000}, inProcess)
 	id := s.job("printf '%04999d\\n' 7; touch begun; sleep 1000")
 	eventually(t, "the job runs", func() bool { _, err := os.Stat(filepath.Join(s.dir, "begun")); return err == nil })
-	if _, errs, ws := s.output("--background", "-c", "true"); ws.ExitStatus() != 2 || !strings.Contains(errs, "as many jobs run as there may be, 1;") {
+	if _, errs, ws := s.output("--background", "-c", "true"); ws.ExitStatus() != 2 || !strings.Contains(errs, "as many jobs run as there may be, 1;") || !strings.Contains(errs, "raise sandbox.background.jobs") {
 		t.Errorf("one too many: %q %v", errs, ws)
 	}
 	out, errs, _ := s.output("--job-log", id)
@@ -123,6 +123,16 @@ func TestJobsAreRefusedWhereTheManifestHasNone(t *testing.T) {
 	}
 	if _, errs, ws := s.output("--kill", "99"); ws.ExitStatus() != 1 || !strings.Contains(errs, "there is no job 99") {
 		t.Errorf("an unknown job: %q %v", errs, ws)
+	}
+}
+
+func TestJobWithoutACommandIsRefused(t *testing.T) {
+	s := start(t, Config{Jobs: 1}, inProcess)
+	for _, args := range [][]string{{"-c"}, {"-lc"}, {"-c", "-l"}, {"-x"}} {
+		out, errs, ws := s.output(append([]string{"--background"}, args...)...)
+		if out != "" || ws.ExitStatus() != 2 || !strings.Contains(errs, strings.Join(args, " ")+": no command is there to be run; usage: ") {
+			t.Errorf("%v: %q %q %v", args, out, errs, ws)
+		}
 	}
 }
 

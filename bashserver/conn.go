@@ -144,7 +144,7 @@ func (s *Server) roomForJob() error {
 		return &refusal{statusNotRun, "no command may run in the background here: sandbox.background.keep is none in the manifest, which the user can change"}
 	}
 	if !s.jobs.reserve(s.cfg.Jobs) {
-		return &refusal{statusNotRun, fmt.Sprintf("as many jobs run as there may be, %d; end one: sharness-bash --jobs, sharness-bash --kill ID", s.cfg.Jobs)}
+		return &refusal{statusNotRun, fmt.Sprintf("as many jobs run as there may be, %d; end one: sharness-bash --jobs, sharness-bash --kill ID", s.cfg.Jobs) + raise("sandbox.background.jobs")}
 	}
 	return nil
 }

@@ -34,6 +34,24 @@ func TestLimitsAreSaidInSentencesWithTheirValueAndKey(t *testing.T) {
 	}
 }
 
+func TestJobsAreAdvisedOnlyWhereTheyLeadFurther(t *testing.T) {
+	for _, c := range []struct {
+		cfg              Config
+		timeout, session bool
+	}{{Config{}, false, false}, {Config{JobsLast: true}, false, false}, {Config{Jobs: 1}, false, true}, {Config{Jobs: 1, JobsLast: true}, true, true}} {
+		j := &job{c: &conn{s: &Server{cfg: c.cfg}}}
+		for _, l := range limits {
+			want := c.timeout && l.bit == wire.LimitTimeout || c.session && strings.HasPrefix(l.key, "session.")
+			if got := j.sentence(l); strings.Contains(got, "sharness-bash") != want {
+				t.Errorf("jobs %d, lasting %v: %q, want a job advised: %v", c.cfg.Jobs, c.cfg.JobsLast, got, want)
+			}
+		}
+		if got := c.cfg.hint(wire.HintLeft); strings.Contains(got, "--background") != c.timeout {
+			t.Errorf("jobs %d, lasting %v: %q", c.cfg.Jobs, c.cfg.JobsLast, got)
+		}
+	}
+}
+
 // Agents take every status but 2 as a hook's leave to go on.
 func TestRoutedCommandThatFailsAtALimitExitsTwo(t *testing.T) {
 	s := start(t, Config{Routes: []string{"/bin/sh"}}, inProcess, func(s *supervisor) { s.limits = wire.LimitMemory })

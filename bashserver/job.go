@@ -329,7 +329,7 @@ func (j *job) finish(r wire.Record) (wire.Frame, error) {
 		r.A, r.B = uint64(wire.KindSignal), uint64(unix.SIGTERM)
 	}
 	for _, h := range j.hints(r) {
-		j.note(hints[h])
+		j.note(j.c.s.cfg.hint(h))
 	}
 	taken := j.taken()
 	if j.tty != nil {
@@ -366,6 +366,14 @@ func (j *job) finish(r wire.Record) (wire.Frame, error) {
 
 // failed says whether a command ended otherwise than well.
 func failed(r wire.Record) bool { return r.A == uint64(wire.KindSignal) || r.B != 0 }
+
+// hint is what is said, with the way to a job where that leads further.
+func (c *Config) hint(h wire.Hint) string {
+	if h == wire.HintLeft && c.Jobs > 0 && c.JobsLast {
+		return hints[h] + ", or let the agent itself, not a command, start it with: sharness-bash --background -c CMD"
+	}
+	return hints[h]
+}
 
 // hints are what the supervisor said meanwhile, each once: of this command, and, if it failed, of things that were refused to
 // somebody.
@@ -440,7 +448,7 @@ func (j *job) refused(why wire.Reason) error {
 
 // hints are what RecHint may say.
 var hints = map[wire.Hint]string{
-	wire.HintLeft: "what the command had left running was ended with it; to keep a server running, run it as a command that does not end, or let the agent itself, not a command, start it with: sharness-bash --background -c CMD",
+	wire.HintLeft: "what the command had left running was ended with it; to keep a server running, run it as a command that does not end",
 	wire.HintGit:  "the repository's configuration is protected and will not change on retry; the user can change it, outside: sharness git-config -- …",
 	wire.HintRepo: "a protected name was made in the workspace and moved aside",
 }

@@ -152,6 +152,9 @@ func (p *program) options() error {
 			if p.tty && p.verb != verbRun {
 				return &refusal{statusNotRun, usage}
 			}
+			if p.verb == verbBackground && !slices.ContainsFunc(p.argv[1:], isWord) {
+				return &refusal{statusNotRun, "--background " + strings.Join(p.argv[1:], " ") + ": no command is there to be run; " + usage}
+			}
 			return nil
 		}
 		own = true
@@ -171,6 +174,9 @@ func (p *program) options() error {
 	}
 	return &refusal{statusNotRun, usage}
 }
+
+// isWord tells a command or a file from the options of a shell. Without any a shell reads its input, which a job has not.
+func isWord(arg string) bool { return !strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "+") }
 
 // isShell tells calls that end from programs that serve as long as their client lives.
 func isShell(p string) bool {

@@ -16,6 +16,12 @@ func jobsOf(m *manifest.Manifest) int {
 	return m.Sandbox.Background.Jobs
 }
 
+// jobsLast is true if a command that takes too long would get further as a job.
+func jobsLast(m *manifest.Manifest) bool {
+	job, command := m.Sandbox.Background.Timeout, m.Sandbox.Timeout
+	return job == manifest.TimeoutNone || command != manifest.TimeoutNone && job > command
+}
+
 // jobs counts those that run; under mu.
 func (sv *server) jobs() (n int) {
 	for _, c := range sv.running {

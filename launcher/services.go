@@ -186,7 +186,7 @@ func (r *run) bashdConfig() (bashserver.Config, error) {
 			"session_pids": strconv.Itoa(m.Session.Pids), "session_memory": m.Session.Memory.String(),
 			"job_timeout": m.Sandbox.Background.Timeout.String(),
 		},
-		Jobs: jobsOf(m), JobLog: int(m.Sandbox.Background.Log),
+		Jobs: jobsOf(m), JobsLast: jobsLast(m), JobLog: int(m.Sandbox.Background.Log),
 		LandlockABI: r.s.helperLandlockABI(), Seccomp: progs[0],
 	}
 	return c, nil

@@ -128,8 +128,12 @@ func (t *told) explain() string {
 		if a.line != "" {
 			say("manifest", a.line)
 		}
-		if a.command != "" {
-			say("", "sudo sharness manifest allow -m "+pin.Quote(event.Escape(t.manifest()))+" "+a.command)
+		name := pin.Quote(event.Escape(t.manifest()))
+		switch {
+		case a.command != "":
+			say("", "sudo sharness manifest allow -m "+name+" "+a.command)
+		case a.line != "":
+			say("", "to be written into "+event.Escape(t.manifestFile())+"; what it says now: sharness manifest show -m "+name)
 		}
 		say("wise?", a.wise)
 	}
@@ -266,6 +270,14 @@ func (t *told) fact(name string) string {
 	}
 	word, _ := t.start.Data[name].(string) // another type is a newer log's: left alone
 	return word
+}
+
+// manifestFile is where that manifest lies.
+func (t *told) manifestFile() string {
+	if file := t.fact("manifest_file"); file != "" {
+		return file
+	}
+	return manifestFile(t.manifest())
 }
 
 // manifest is what -m takes for the manifest of the session: its name if it is the one of that name, else its file.

@@ -139,7 +139,7 @@ func adviseLimit(e *event.Event) advice {
 		whose = "the agent itself was"
 	}
 	return advice{strings.ReplaceAll(key, ".", ": {") + ": …" + strings.Repeat("}", strings.Count(key, ".")), "",
-		"yes, if " + whose + " right to need more; what it is now: sharness manifest show"}
+		"yes, if " + whose + " right to need more"}
 }
 
 // yamlText quotes a name for a line of YAML, so that it can be neither a key nor another list.

@@ -103,6 +103,9 @@ func TestWhyNamesTheManifestOfTheSessionAndNoOther(t *testing.T) {
 		if got := s.manifest(); got != want {
 			t.Errorf("%q: got %s, want %s", file, got, want)
 		}
+		if got := s.manifestFile(); got != manifestFile(want) {
+			t.Errorf("%q: got the file %s, want %s", file, got, manifestFile(want))
+		}
 	}
 }
 
