@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -14,6 +15,7 @@ type FoldOptions struct {
 	MaxKeys     int           // keys of one class remembered at once; default 1024
 	Burst       int           // lines of one class before its budget counts; default 500. One with long texts counts as several
 	PerSecond   float64       // what a class's budget gets back; default 5
+	MaxFirsts   int           // denials that are let through over the budget, each the first of its type, door, call and errno; default 512
 	All         bool          // repetitions are written too, as far as the budget goes: for a log that is compared with what was done
 }
 
@@ -25,6 +27,7 @@ type Folder struct {
 	keys    map[[32]byte]*entry
 	held    map[Class]int // how many of keys are of a class
 	budgets map[Class]*budget
+	firsts  map[[32]byte]bool // kinds of denials that were let through once
 	counts  Counts
 	unsaid  uint64 // that events.lost over the budget would have told of, since the last events.lost of ours
 }
@@ -70,7 +73,10 @@ func NewFolder(o FoldOptions) *Folder {
 	if o.PerSecond <= 0 {
 		o.PerSecond = 5
 	}
-	return &Folder{o: o, keys: map[[32]byte]*entry{}, held: map[Class]int{}, budgets: map[Class]*budget{}}
+	if o.MaxFirsts <= 0 {
+		o.MaxFirsts = 512
+	}
+	return &Folder{o: o, keys: map[[32]byte]*entry{}, firsts: map[[32]byte]bool{}, held: map[Class]int{}, budgets: map[Class]*budget{}}
 }
 
 // Add takes one event and returns it when it is to be written now, nil when it is counted.
@@ -152,8 +158,9 @@ func written(s string) int {
 }
 
 // spend takes an event's lines from the class's budget. While there is one left, the next event may take more: it is paid
-// for afterwards.
+// for afterwards. What is the first of its kind takes none where there is none.
 func (f *Folder) spend(class Class, e *Event, now time.Time) *Event {
+	first := f.first(e)
 	b := f.budgets[class]
 	if b == nil {
 		b = &budget{tokens: float64(f.o.Burst), at: now}
@@ -162,6 +169,10 @@ func (f *Folder) spend(class Class, e *Event, now time.Time) *Event {
 	if gone := now.Sub(b.at); gone > 0 {
 		b.tokens = min(float64(f.o.Burst), b.tokens+gone.Seconds()*f.o.PerSecond)
 		b.at = now
+	}
+	if b.tokens < 1 && first {
+		f.counts.Emitted++
+		return e
 	}
 	if b.tokens < 1 {
 		if e.Type == EventsLost {
@@ -174,6 +185,21 @@ func (f *Folder) spend(class Class, e *Event, now time.Time) *Event {
 	b.tokens -= weight(e)
 	f.counts.Emitted++
 	return e
+}
+
+// first says that no denial of the same kind was let through before: whoever can fill a budget with denials that cost him nothing
+// must not choose by that which others are told. What a program can name at will, as a target, makes no kind.
+func (f *Folder) first(e *Event) bool {
+	if !e.Type.Denial() || e.refusal() {
+		return false
+	}
+	call, _, _ := strings.Cut(e.Syscall, " ") // "call 1234", of any number, has no name
+	kind := hash([]string{string(e.Type), e.Door, call, e.Errno, e.Phase})
+	if f.firsts[kind] || len(f.firsts) >= f.o.MaxFirsts {
+		return false
+	}
+	f.firsts[kind] = true
+	return true
 }
 
 // Tick returns the summaries that are due, forgets keys that have been quiet for their interval, and reports what the
@@ -258,6 +284,10 @@ func foldKey(e *Event) [32]byte {
 		// Of a denial by the kernel the fields say everything; elsewhere the sentence is what there is.
 		parts = append(parts, e.Detail)
 	}
+	return hash(parts)
+}
+
+func hash(parts []string) [32]byte {
 	h := sha256.New()
 	var size [8]byte
 	for _, p := range parts {

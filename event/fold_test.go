@@ -162,7 +162,7 @@ func TestWhatAnAgentCanProvokeHasABudget(t *testing.T) {
 		f := NewFolder(FoldOptions{Burst: 10, PerSecond: 1})
 		written := 0
 		for i := range 1000 {
-			if f.Add(&Event{Type: typ, Time: start, Detail: "x", Door: fmt.Sprint(i)}, start) != nil {
+			if f.Add(&Event{Type: typ, Time: start, Detail: fmt.Sprint(i), Process: &Process{Comm: fmt.Sprint(i)}}, start) != nil {
 				written++
 			}
 		}
@@ -170,6 +170,60 @@ func TestWhatAnAgentCanProvokeHasABudget(t *testing.T) {
 			t.Errorf("%s (%s): got %d lines of a flood, want the 10 of its budget", typ, class, written)
 		}
 	}
+}
+
+// A process that renames itself makes as many different denials as it wants, at no cost.
+func TestFloodHidesNoFirstDenialOfAnotherKind(t *testing.T) {
+	f := NewFolder(FoldOptions{})
+	flood := func() {
+		for i := range 1000 {
+			f.Add(&Event{Type: SignalDenied, Time: start, Door: "sig", Syscall: "kill", Errno: "EPERM", Process: &Process{Comm: fmt.Sprint(i)}}, start)
+		}
+	}
+	flood()
+	kinds := []Event{
+		{Type: SyscallDenied, Door: "kernel-bpf", Syscall: "bpf", Errno: "EPERM"},
+		{Type: SyscallDenied, Door: "kernel-bpf", Syscall: "bpf", Errno: "EACCES"},
+		{Type: SyscallDenied, Door: "kernel-perf", Syscall: "perf_event_open", Errno: "EACCES"},
+		{Type: NSDenied, Door: "ns", Syscall: "mount", Errno: "EPERM"},
+		{Type: SyscallDenied, Door: "exec-abi", Syscall: "call 1000"},
+	}
+	for _, kind := range kinds {
+		e := kind
+		e.Time = start
+		if f.Add(&e, start) == nil {
+			t.Errorf("the first denial of %s of %s, %s, is not told", e.Door, e.Syscall, e.Errno)
+		}
+		for i := range 3 { // what the program chooses makes no other kind
+			e := kind
+			e.Time, e.Target, e.Process = start, &Target{Asked: fmt.Sprint(i)}, &Process{Comm: fmt.Sprint(i)}
+			if f.Add(&e, start) != nil {
+				t.Errorf("denial %d of %s of %s, %s, found room", i, e.Door, e.Syscall, e.Errno)
+			}
+		}
+	}
+	for i := range 1000 {
+		if f.Add(&Event{Type: SyscallDenied, Time: start, Door: "exec-abi", Syscall: fmt.Sprint("call ", i)}, start) != nil {
+			t.Errorf("call %d makes a kind of its own", i)
+		}
+	}
+	if f.Add(&Event{Type: LayerOpen, Time: start, Detail: "x"}, start) == nil {
+		t.Error("another class has no room")
+	}
+	checkSum(t, f.Counts())
+}
+
+func TestFirstsOfManyKindsAreBounded(t *testing.T) {
+	f, n := NewFolder(FoldOptions{Burst: 10}), 0
+	for i := range 5000 {
+		if f.Add(&Event{Type: SyscallDenied, Time: start, Door: "kernel", Syscall: fmt.Sprint(i)}, start) != nil {
+			n++
+		}
+	}
+	if n != 512 {
+		t.Errorf("got %d lines over a budget of 10, want the 512 of firsts", n)
+	}
+	checkSum(t, f.Counts())
 }
 
 func TestFolderHoldsAsManyKeysAsItMay(t *testing.T) {
@@ -190,7 +244,7 @@ func TestFolderHoldsAsManyKeysAsItMay(t *testing.T) {
 func TestKeysOfOneClassLeaveTheOthersTheirs(t *testing.T) {
 	f := NewFolder(FoldOptions{MaxKeys: 4, Burst: 100})
 	for i := range 50 {
-		f.Add(&Event{Type: FileDenied, Time: start, Door: fmt.Sprint(i)}, start)
+		f.Add(&Event{Type: FileDenied, Time: start, Target: &Target{Asked: fmt.Sprint(i)}}, start)
 	}
 	if f.Add(denial("/bin/sh"), start) == nil || f.Add(denial("/bin/sh"), start) != nil {
 		t.Error("the second of a key was not counted, because of another class")
