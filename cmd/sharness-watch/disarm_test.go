@@ -31,7 +31,22 @@ var newRepositories = map[string]string{
 	"promised objects": `cd docs; echo x > f; git add f; git commit -qm f; T=$(git rev-parse HEAD^{tree}); rm -f .git/index .git/objects/$(echo $T | cut -c-2)/$(echo $T | cut -c3-)
 git config core.repositoryformatversion 1; git config extensions.partialClone o; git config remote.o.url ssh://host.example/x; git config remote.o.promisor true
 cd ..; git update-index --cacheinfo 160000,$(git -C docs rev-parse HEAD),docs`,
-	"locked": `git -C docs config core.fsmonitor "` + evil + `"; chmod 0500 docs/.git; chmod 0400 docs/.git/config`,
+	"outside":                    `git -C docs config core.fsmonitor "` + evil + `"; mv docs/.git ../state.git; echo "gitdir: ../../state.git" > docs/.git`,
+	"outside by name":            `git -C docs config core.fsmonitor "` + evil + `"; mv docs/.git ../state.git; echo "gitdir: $(dirname $PWD)/state.git" > docs/.git`,
+	"outside by a link":          `git -C docs config core.fsmonitor "` + evil + `"; mv docs/.git ../state.git; ln -s ../../state.git docs/.git`,
+	"outside by a folder's link": `git -C docs config core.fsmonitor "` + evil + `"; mv docs/.git ../state.git; ln -s .. up; echo "gitdir: ../up/state.git" > docs/.git`,
+	"outside by a link and back": `git -C docs config core.fsmonitor "` + evil + `"; mkdir -p ../a/b docs/g; mv docs/.git ../a/state.git; ln -s ../../a/b docs/l; echo "gitdir: l/../state.git" > docs/.git; mkdir docs/state.git`,
+	"outside by commondir":       `git -C docs config core.fsmonitor "` + evil + `"; mkdir ../common; mv docs/.git/objects docs/.git/refs docs/.git/config ../common; echo ../../../common > docs/.git/commondir`,
+	"long path": `git -C docs config core.fsmonitor "` + evil + `"; python3 -c '
+import os
+top, n = os.getcwd(), "d" * 250
+def deep():
+    for i in range(9): os.mkdir(n); os.chdir(n)
+deep(); os.symlink("/".join([n] * 9), top + "/l1"); deep()
+os.chdir(top + "/l1"); os.symlink("/".join([n] * 9), "l2"); os.chdir("l2")
+os.rename(top + "/docs/.git", "g"); os.symlink("../l1/l2/g", top + "/docs/.git")'`,
+	"worktrees of nothing": `git -C docs config core.fsmonitor "` + evil + `"; mkdir -p x/worktrees; mv docs/.git x/worktrees/y; echo "gitdir: ../x/worktrees/y" > docs/.git`,
+	"locked":               `git -C docs config core.fsmonitor "` + evil + `"; chmod 0500 docs/.git; chmod 0400 docs/.git/config`,
 }
 
 // typed is what the person types. PWNED is made by whatever of the agent's runs then, and by ssh if git starts it.
@@ -54,13 +69,13 @@ func TestSideDoor_FileGit_StatusRunsNothingOfANewRepository(t *testing.T) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
 				for _, e := range s.events {
-					if e.Type == event.FileQuarantined && e.Door == "file-git" && strings.Contains(e.Detail, "new repository") {
+					if e.Type == event.FileQuarantined && e.Door == "file-git" && (strings.Contains(e.Detail, "new repository") || strings.Contains(e.Detail, "outside") || strings.Contains(e.Detail, "out of")) {
 						return true
 					}
 				}
 				return false
 			})
-			if !strings.Contains(s.keptContents(), "PWNED") && !strings.HasPrefix(name, "linked") && name != "include" && name != "continued line" && name != "promised objects" {
+			if !strings.Contains(s.keptContents(), "PWNED") && !strings.HasPrefix(name, "linked") && !strings.HasPrefix(name, "outside") && name != "include" && name != "continued line" && name != "promised objects" {
 				t.Error("the quarantine does not hold what was taken")
 			}
 		})
@@ -101,6 +116,96 @@ git config filter.lfs.clean "git-lfs clean -- %f" && git config filter.lfs.requi
 	s.sh(`for d in clone shallow new wt new/sub node_modules/dep; do git -C $d status --short >/dev/null; git -C $d log -1 --oneline >/dev/null; done; git -C clone pull -q`)
 }
 
+// What the first session leaves, the second makes a repository of.
+var laterRepositories = map[string]struct{ prepare, first, second string }{
+	"folder of a worktree": {``, `mkdir -p .git/worktrees/x`,
+		`git -C docs config core.fsmonitor "` + evil + `"; cp -r docs/.git/. .git/worktrees/x || true; rm -r docs/.git; echo "gitdir: ../.git/worktrees/x" > docs/.git`},
+	"configuration before the rest": {``, `mkdir x; printf '[core]\nrepositoryformatversion = 0\nbare = false\nfsmonitor = "touch '$PWD'/../PWNED; false"\n' > x/config; mkdir docs; echo "gitdir: ../x" > docs/.git`,
+		`mkdir n; git init -q n; git -C n commit -q --allow-empty -m x; mv n/.git/HEAD n/.git/objects n/.git/refs x; git update-index --add --cacheinfo 160000,$(git -C n rev-parse HEAD 2>/dev/null || cat x/refs/heads/*),docs`},
+	"configuration in no repository": {``, `git init -q docs; git -C docs commit -q --allow-empty -m x; mkdir x; printf '[core]\nrepositoryformatversion = 0\nbare = false\nfsmonitor = "touch '$PWD'/../PWNED; false"\n' > x/config`,
+		`C=$(git -C docs rev-parse HEAD); mv docs/.git n; echo "gitdir: ../x" > docs/.git; git update-index --add --cacheinfo 160000,$C,docs; cp -r n/HEAD n/objects n/refs x`},
+	"hooks of a new worktree": {`git config core.hooksPath .husky/_`, `true`,
+		`mkdir -p gw docs/.husky/_; cp .git/HEAD .git/index gw; echo ../.git > gw/commondir; rm -rf docs/.git; echo "gitdir: ../gw" > docs/.git; printf '#!/bin/sh\ntouch "'$PWD'/../PWNED"\n' > docs/.husky/_/post-index-change; chmod 755 docs/.husky/_/*; echo y > docs/f; touch -d 2001-01-01 docs/f`},
+}
+
+func TestSideDoor_FileGit_WhatOneSessionPreparesRunsNothingAfterTheNext(t *testing.T) {
+	for name, r := range laterRepositories {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, `git init -q . && echo x > f && git add f && git commit -q -m x; `+r.prepare, "")
+			s.sh(r.first)
+			s.sweep()
+			s.next()
+			s.sh(linked(name) + r.second + `; rm -f ../PWNED`)
+			s.sweep()
+			s.sh(typed)
+			if _, err := os.Stat(filepath.Join(s.root, "../PWNED")); err == nil {
+				t.Error("git status ran what the agent had put there")
+			}
+		})
+	}
+}
+
+// linked makes the repository and the gitlink where the row does not do it itself.
+func linked(name string) string {
+	if strings.HasPrefix(name, "configuration") {
+		return ""
+	}
+	return gitlink
+}
+
+func TestStatusRunsALaterRepositoryWithoutTheSweep(t *testing.T) {
+	for name, r := range laterRepositories {
+		s := prepared(t, `git init -q . && echo x > f && git add f && git commit -q -m x; `+r.prepare, "")
+		s.sh(r.first + "\n" + linked(name) + r.second + `; rm -f ../PWNED; ` + typed)
+		if _, err := os.Stat(filepath.Join(s.root, "../PWNED")); err != nil {
+			t.Errorf("%s: this git does not run it", name)
+		}
+	}
+}
+
+// What only the third session completes: the second has the .git file alone.
+func TestSideDoor_FileGit_ThreeSessionsMakeNoRepository(t *testing.T) {
+	s := start(t, `git init -q . && git commit -q --allow-empty -m x`, "")
+	s.sh(`mkdir x; printf '[core]\nrepositoryformatversion = 0\nbare = false\nfsmonitor = "touch '$PWD'/../PWNED; false"\n' > x/config`)
+	s.sweep()
+	s.next()
+	s.sh(`mkdir docs; echo "gitdir: ../x" > docs/.git`)
+	s.sweep()
+	if got := s.sh(`cat x/config`); strings.Contains(got, "fsmonitor") {
+		t.Errorf("the third session would protect %q", got)
+	}
+}
+
+// A worktree of a repository that the search did not reach leaves that one as it was.
+func TestSweepLeavesTheRepositoryOfANewWorktreeAlone(t *testing.T) {
+	s := start(t, `mkdir node_modules && git init -q node_modules/r && git -C node_modules/r commit -q --allow-empty -m x && git -C node_modules/r config core.fsmonitor mine && mkdir -p node_modules/r/.git/worktrees && sleep 0.1`, "")
+	s.sh(`git -C node_modules/r -c core.fsmonitor=false worktree add -q "$PWD/wt" -b side`)
+	s.sweep()
+	if got := s.sh(`git -C wt config core.fsmonitor`); got != "mine" {
+		t.Errorf("got %q", got)
+	}
+}
+
+// A worktree that git makes of a repository with hooks has the same hooks as the one that was there, and keeps them.
+func TestSweepKeepsTheHooksOfAnHonestWorktree(t *testing.T) {
+	s := start(t, `git init -q . && mkdir -p .githooks && printf '#!/bin/sh\ntrue\n' > .githooks/pre-commit && chmod 755 .githooks/pre-commit && git add . && git commit -q -m x && git config core.hooksPath .githooks && sleep 0.1`, "")
+	s.sh(`git worktree add -q wt -b side`)
+	if r := s.sweep(); r.A != 0 || r.C != 0 {
+		t.Errorf("got %+v, want nothing taken", r)
+	}
+	s.sh(`test -x wt/.githooks/pre-commit && git -C wt status --short`)
+}
+
+// The file .jj/repo of a workspace of Jujutsu's is the path of its repository.
+func TestSideDoor_FileConfig_PathInPlaceOfAFolderIsTaken(t *testing.T) {
+	s := start(t, `true`, "")
+	s.sh(`mkdir .jj evilrepo; echo EVIL > evilrepo/config.toml; printf ../evilrepo > .jj/repo`)
+	s.sweep()
+	if !s.gone(".jj/repo") {
+		t.Error(".jj/repo is still there")
+	}
+}
+
 // What is harmless in a configuration that was taken stays, so that the repository is still one.
 func TestSweepKeepsTheHarmlessPartOfAConfiguration(t *testing.T) {
 	s := start(t, `true`, "")
@@ -130,6 +235,16 @@ func TestSweepKeepsAWorkTreeOnlyOfASubmodule(t *testing.T) {
 	s.sh(`i=0; for at in $PWD/../home ../../../home ../../away ../../away/../x ../hooks "\"../../../home\"" ../..; do i=$((i+1)); git init -q r$i; printf '[core]\n\tworktree = %s\n' "$at" > r$i/.git/config; done`)
 	s.sweep()
 	if got := s.sh(`cat r*/.git/config | grep worktree || true`); got != "" {
+		t.Errorf("left: %q", got)
+	}
+}
+
+// A workspace that is a linked worktree has a .git file at its top, and is no submodule for that.
+func TestSideDoor_FileGit_WorkspaceIsNoWorkTreeOfANewRepository(t *testing.T) {
+	s := start(t, `git init -q ../main && git -C ../main commit -q --allow-empty -m x && git -C ../main worktree add -q ../wt && mv ../wt/.git .git`, "")
+	s.sh(`git init -q sub && printf '[core]\n\trepositoryformatversion = 0\n\tworktree = ../..\n' > sub/.git/config`)
+	s.sweep()
+	if got := s.sh(`cat sub/.git/config`); strings.Contains(got, "worktree") {
 		t.Errorf("left: %q", got)
 	}
 }

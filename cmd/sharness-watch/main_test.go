@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -186,6 +187,20 @@ func (s *session) watch(cfg protect.Config) {
 		t.Fatal(err)
 	}
 	s.receive(protect.Ready)
+}
+
+// next starts another session in the same workspace, which knows what the last one found.
+func (s *session) next() {
+	s.t.Helper()
+	var before bytes.Buffer
+	if err := s.set.Encode(&before); err != nil {
+		s.t.Fatal(err)
+	}
+	s.control.Close()
+	s.kept += "-next"
+	folder(s.t, s.kept)
+	time.Sleep(30 * time.Millisecond) // what is older than the session is not of it
+	s.watch(protect.Config{Before: before.Bytes()})
 }
 
 func (s *session) collect(f *os.File) {

@@ -15,11 +15,26 @@ import (
 // There is no second way for kernels without openat2: the caller gets the error.
 const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
 
+// maxLookup is the longest path that the kernel takes at once (PATH_MAX without the NUL).
+const maxLookup = unix.PathMax - 1
+
 // openat opens rel ("" is the root itself) beneath root. With O_PATH and O_NOFOLLOW a link as the last component is
 // opened as the link. The caller closes the descriptor.
 func openat(root int, rel string, flags int, resolve uint64) (int, error) {
 	if rel == "" {
 		rel = "."
+	}
+	if len(rel) > maxLookup { // ENAMETOOLONG; git gets there by links, or from folder to folder
+		cut := strings.LastIndexByte(rel[:maxLookup], '/')
+		if cut <= 0 {
+			return -1, unix.ENAMETOOLONG
+		}
+		dir, err := openat(root, rel[:cut], unix.O_PATH|unix.O_DIRECTORY, resolve)
+		if err != nil {
+			return -1, err
+		}
+		defer unix.Close(dir)
+		return openat(dir, rel[cut+1:], flags, resolve)
 	}
 	how := unix.OpenHow{Flags: uint64(flags | unix.O_CLOEXEC | unix.O_NOFOLLOW), Resolve: resolve}
 	for try := 0; ; try++ {

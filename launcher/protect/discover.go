@@ -38,7 +38,7 @@ func Discover(root *os.File, opts Options) (*Set, error) {
 	}
 	defer runtime.KeepAlive(root)
 	b := &builder{opts: opts, entries: map[string]Entry{}, absent: map[string]bool{}, gitDirs: map[string]bool{},
-		included: map[string]bool{}, listed: map[Repo]bool{}}
+		tops: map[string]bool{}, included: map[string]bool{}, listed: map[Repo]bool{}}
 	b.tree = tree{int(root.Fd()), func(dir string) { b.note("%+q could not be read by its owner: it was unlocked (u+rx)", dir) }}
 	if _, err := b.lstat(""); err != nil {
 		return nil, fmt.Errorf("protect: openat2 workspace: %w", err)
@@ -63,7 +63,8 @@ func Discover(root *os.File, opts Options) (*Set, error) {
 		return nil, b.err
 	}
 	slices.SortFunc(b.repos, func(a, b Repo) int { return strings.Compare(a.Rel+"\x00"+a.GitDir, b.Rel+"\x00"+b.GitDir) })
-	s := &Set{Repos: b.repos, Sockets: b.sockets, Notes: b.notes}
+	slices.Sort(b.hooks)
+	s := &Set{Repos: b.repos, Sockets: b.sockets, Hooks: b.hooks, Notes: b.notes}
 	s.Existing, s.Absent = collect(b.entries, b.absent)
 	return s, s.check()
 }

@@ -36,7 +36,7 @@ func TestDiscoverFindsEveryFileThatGitObeys(t *testing.T) {
 		".git": "pin dir", ".git/config": "ro file", ".git/hooks": "ro dir", ".git/commondir": "absent", ".git/config.worktree": "absent",
 		".git/modules": "pin dir", ".git/modules/sub": "pin dir", ".git/modules/sub/config": "ro file", ".git/modules/sub/hooks": "ro dir",
 		".git/worktrees/wt": "pin dir", ".git/worktrees/wt/gitdir": "ro file", ".git/worktrees/wt/commondir": "ro file",
-		".git/worktrees/wt/config.worktree": "absent", ".git/worktrees/wt/config": "",
+		".git/worktrees/wt/config.worktree": "absent", ".git/worktrees/wt/config": "absent", ".git/worktrees/wt/hooks": "absent",
 		"wt": "pin dir", "wt/.git": "ro file", "sub": "pin dir", "sub/.git": "ro file", ".gitmodules": "ro file",
 		".husky": "ro dir", ".husky/_": "", "team.gitconfig": "ro file",
 		".claude": "pin dir", ".claude/settings.json": "ro file", ".claude/settings.local.json": "absent", ".vscode": "absent",
@@ -110,5 +110,46 @@ func TestDiscoverSearchIsBounded(t *testing.T) {
 	}
 	if len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "met its bound") {
 		t.Errorf("notes: got %q", s.Notes)
+	}
+}
+
+// The names of git's own folders make no directory another kind: git asks what lies in it.
+func TestSideDoor_FileGit_DirectoryNamedWorktreesIsProtectedWhole(t *testing.T) {
+	root := workspace(t, `git init -q . && git commit -q --allow-empty -m x && mkdir -p .git/worktrees/x worktrees && git init -q --bare worktrees/mine.git
+git init -q ../lib && git -C ../lib commit -q --allow-empty -m x && git submodule --quiet add ../lib worktrees/lib`)
+	s := discover(t, Options{Root: root})
+	for _, rel := range []string{".git/worktrees/x/config", ".git/worktrees/x/hooks"} {
+		if !slices.Contains(s.Absent, rel) {
+			t.Errorf("%s is not watched", rel)
+		}
+	}
+	for _, rel := range []string{"worktrees/mine.git/config", "worktrees/mine.git/hooks", ".git/modules/worktrees/lib/config", ".git/modules/worktrees/lib/hooks"} {
+		if !slices.ContainsFunc(s.Existing, func(e Entry) bool { return e.Rel == rel && e.Mode == ReadOnly }) {
+			t.Errorf("%s is not read-only", rel)
+		}
+	}
+}
+
+// A relative core.hooksPath means a folder in each worktree.
+func TestSideDoor_FileGit_HooksOfEveryWorktreeAreProtected(t *testing.T) {
+	root := workspace(t, `git init -q . && mkdir .githooks && echo true > .githooks/pre-commit && git add . && git commit -q -m x && git config core.hooksPath .githooks && git worktree add -q wt -b a && git worktree add -q wt2 -b b && rm -r wt2/.githooks`)
+	s := discover(t, Options{Root: root})
+	for _, rel := range []string{".githooks", "wt/.githooks"} {
+		if !slices.ContainsFunc(s.Existing, func(e Entry) bool { return e.Rel == rel && e.Mode == ReadOnly }) {
+			t.Errorf("%s is not read-only", rel)
+		}
+	}
+	if !slices.Contains(s.Absent, "wt2/.githooks") || !slices.Equal(s.Hooks, []string{".githooks"}) {
+		t.Errorf("absent %q, hooks %q", s.Absent, s.Hooks)
+	}
+}
+
+// Repositories of a session stand before the user's own by their names.
+func TestSideDoor_FileGit_ManyRepositoriesHideNoConfiguration(t *testing.T) {
+	root := workspace(t, `for i in $(seq 100 640); do d=a$i/.git; mkdir -p $d/objects $d/refs; echo "ref: refs/heads/main" > $d/HEAD; printf '[core]\n\trepositoryformatversion = 0\n' > $d/config; done
+git init -q zz && mkdir zz/.githooks && git -C zz config core.hooksPath .githooks`)
+	s := discover(t, Options{Root: root})
+	if !slices.ContainsFunc(s.Existing, func(e Entry) bool { return e.Rel == "zz/.githooks" && e.Mode == ReadOnly }) {
+		t.Error("zz/.githooks is not read-only")
 	}
 }

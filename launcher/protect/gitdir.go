@@ -2,10 +2,14 @@ package protect
 
 import (
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
+
+// maxConfigs bounds how many configuration files are read, each once for a worktree that it holds for.
+const maxConfigs = 2 * MaxEntries
 
 // maxPerDir bounds how many folders, or links, of one directory are looked at.
 const maxPerDir = 20000
@@ -44,16 +48,19 @@ func parent(rel string) string {
 	return ""
 }
 
-// gitDir protects one git directory. top is the directory that hooks run in, which a relative core.hooksPath starts from.
+// gitDir protects one git directory. top is the directory that hooks run in, which a relative core.hooksPath starts from: it
+// is another one for each worktree of the repository.
 func (b *builder) gitDir(dir, top string) {
-	if b.gitDirs[dir] {
+	if b.tops[dir+"\x00"+top] {
 		return
 	}
+	b.tops[dir+"\x00"+top] = true
+	again := b.gitDirs[dir]
 	b.gitDirs[dir] = true
 	b.pinDir(dir)
 	names := gitDirNames
 	if path.Base(path.Dir(dir)) == "worktrees" {
-		names = worktreeNames
+		names = append(slices.Clone(names), worktreeName)
 	}
 	for _, n := range names {
 		rel, ok := b.protect(dir, n.path)
@@ -66,6 +73,9 @@ func (b *builder) gitDir(dir, top string) {
 		case n.path == "config" || n.path == "config.worktree":
 			b.config(rel, top)
 		}
+	}
+	if again {
+		return
 	}
 	for _, d := range b.folders(path.Join(dir, "worktrees")) {
 		b.gitDir(d, b.worktreeOf(d))
@@ -128,10 +138,15 @@ func (b *builder) worktreeOf(gitDir string) string {
 
 // config protects what a configuration file names: hook directories and included files, which are configuration too.
 func (b *builder) config(rel, top string) {
-	if b.included[rel] || len(b.included) >= 512 {
+	key := rel + "\x00" + top
+	if b.included[key] {
 		return
 	}
-	b.included[rel] = true
+	if len(b.included) == maxConfigs {
+		b.refuse("the repositories here have more than %d configuration files, or include as many: what the rest name could not be protected; start in a smaller workspace", maxConfigs)
+		return
+	}
+	b.included[key] = true
 	text, err := b.readFile(rel, maxConfig)
 	if err != nil {
 		b.note("%+q: %v: what it names is not protected", rel, err)
@@ -140,6 +155,7 @@ func (b *builder) config(rel, top string) {
 	c := readConfig(string(text))
 	for _, hooks := range c.hooks {
 		hooks = b.home(hooks)
+		b.hookFolder(hooks)
 		b.protect(top, hooks)
 		if path.Base(path.Clean(hooks)) == "_" { // husky 9: _/ holds stubs that run the scripts beside it
 			b.protect(top, path.Dir(path.Clean(hooks)))
@@ -149,6 +165,18 @@ func (b *builder) config(rel, top string) {
 		if rel, ok := b.protect(parent(rel), b.home(include)); ok {
 			b.config(rel, top)
 		}
+	}
+}
+
+// hookFolder remembers a core.hooksPath that means another folder in each worktree.
+func (b *builder) hookFolder(hooks string) {
+	hooks = path.Clean(hooks)
+	if !path.IsAbs(hooks) && hooks != "." && !strings.Contains(hooks, "\x00") && len(hooks) <= 4095 && !slices.Contains(b.hooks, hooks) {
+		if len(b.hooks) == MaxHooks {
+			b.refuse("the repositories here have more than %d relative core.hooksPath: those of new worktrees could not be looked at", MaxHooks)
+			return
+		}
+		b.hooks = append(b.hooks, hooks)
 	}
 }
 

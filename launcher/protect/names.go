@@ -92,6 +92,9 @@ var rootNames = []name{
 	{".config/systemd", "systemd: the user's units, where the workspace is a home"},
 }
 
+// jjRepo is a folder in a repository of Jujutsu's, and a file in one of its workspaces.
+const jjRepo = ".jj/repo"
+
 // gitDirNames are protected in the directory of a repository, of a submodule (modules/*) and of a linked worktree
 // (worktrees/*). commondir and config.worktree count even where git did not make them: commondir moves the whole
 // configuration elsewhere without touching config.
@@ -102,9 +105,6 @@ var gitDirNames = []name{
 	{"hooks", "programs that git starts"},
 }
 
-// worktreeNames are those of a linked worktree's directory. It has no config or hooks of its own; gitdir points back.
-var worktreeNames = []name{
-	{"config.worktree", "configuration of this worktree"},
-	{"commondir", "the repository this worktree belongs to"},
-	{"gitdir", "where the worktree's .git file lies"},
-}
+// worktreeName is protected besides in a directory that lies where those of linked worktrees do. It makes no difference that
+// such a one has no config and hooks: with commondir gone, or never there, git reads them.
+var worktreeName = name{"gitdir", "where the worktree's .git file lies"}

@@ -22,7 +22,9 @@ type builder struct {
 	listed   map[Repo]bool   // repos
 	err      error           // why the start must be refused
 	gitDirs  map[string]bool // git directories already done
-	included map[string]bool // configuration files already read
+	tops     map[string]bool // git directories and where their hooks run, already done
+	included map[string]bool // configuration files already read, and where hooks run
+	hooks    []string        // relative core.hooksPath
 }
 
 func (b *builder) note(format string, args ...any) {

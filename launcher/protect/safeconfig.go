@@ -82,8 +82,10 @@ func safeLine(section, line string, worktree func(value string) bool) bool {
 	switch {
 	case section == "core" && key == "worktree":
 		return !strings.ContainsAny(value, `"#;`) && worktree(value)
-	case strings.HasSuffix(key, "url") && strings.Contains(value, "::"): // NAME::ADDRESS starts git-remote-NAME (gitremote-helpers(7))
-		return false
+	case strings.HasSuffix(key, "url") || strings.HasSuffix(key, "remote"): // NAME::ADDRESS starts git-remote-NAME (gitremote-helpers(7))
+		if strings.Contains(value, "::") || strings.Contains(value, `"`) { // a quote may stand between the two
+			return false
+		}
 	}
 	return slices.Contains(safeKeys[section], key) || slices.Contains(safeLines[section], line)
 }

@@ -38,6 +38,7 @@ func TestSafeConfigFindsPrograms(t *testing.T) {
 		"[a \"]\n[core]\nfsmonitor = x\n\"]", "[core \"x\\\"]\"]\nbare=1", "[core]\nbare = \x00", "[core.x]\nbare = 1", "[unknown]\nkey = 1",
 		"[core]\nworktree = ../../home", "[extensions]\npartialClone = o", "[remote \"o\"]\npromisor = true", "[remote \"o\"]\npartialCloneFilter = tree:0",
 		"[remote \"o\"]\nurl = foo::bar", "[remote \"o\"]\npushUrl = \"ext::sh -c x\"", "[submodule \"o\"]\nurl = foo::bar",
+		"[remote \"o\"]\nurl = foo:\":\"bar", "[branch \"o\"]\nremote = foo::bar", "[branch \"o\"]\npushRemote = foo:\"\":bar",
 	} {
 		if _, found := safeConfig(text, nowhere); found == "" {
 			t.Errorf("%q counts as safe", text)

@@ -18,6 +18,7 @@ const (
 	MaxRepos    = 1024
 	MaxNotes    = 64
 	MaxSockets  = 64
+	MaxHooks    = 64
 	MaxSetBytes = 8 << 20
 )
 
@@ -60,12 +61,14 @@ type Repo struct {
 }
 
 // Set is what Discover found. Existing is ordered so that a parent comes before what lies below it; Absent are
-// protected names that do not exist. Sockets are those of processes outside, or left by some, at most MaxSockets. Notes are sentences for people, free of control characters.
+// protected names that do not exist. Sockets are those of processes outside, or left by some, at most MaxSockets. Hooks are
+// the relative core.hooksPath of the repositories. Notes are sentences for people, free of control characters.
 type Set struct {
 	Existing []Entry
 	Absent   []string
 	Repos    []Repo
 	Sockets  []string
+	Hooks    []string
 	Notes    []string
 }
 
@@ -87,6 +90,7 @@ type setJSON struct {
 	Absent   [][]byte    `json:"absent"`
 	Repos    []repoJSON  `json:"repos"`
 	Sockets  [][]byte    `json:"sockets"`
+	Hooks    [][]byte    `json:"hooks,omitempty"`
 	Notes    []string    `json:"notes"`
 }
 
@@ -104,6 +108,9 @@ func (s *Set) Encode(w io.Writer) error {
 	}
 	for _, rel := range s.Sockets {
 		j.Sockets = append(j.Sockets, []byte(rel))
+	}
+	for _, h := range s.Hooks {
+		j.Hooks = append(j.Hooks, []byte(h))
 	}
 	j.Notes = s.Notes
 	return json.NewEncoder(w).Encode(j)
@@ -140,6 +147,9 @@ func Decode(r io.Reader) (*Set, error) {
 	for _, rel := range j.Sockets {
 		s.Sockets = append(s.Sockets, string(rel))
 	}
+	for _, h := range j.Hooks {
+		s.Hooks = append(s.Hooks, string(h))
+	}
 	return s, s.check()
 }
 
@@ -164,6 +174,14 @@ func (s *Set) check() error {
 	}
 	if len(s.Sockets) > MaxSockets {
 		return fmt.Errorf("protected paths: more than %d sockets", MaxSockets)
+	}
+	if len(s.Hooks) > MaxHooks {
+		return fmt.Errorf("protected paths: more than %d folders of hooks", MaxHooks)
+	}
+	for _, h := range s.Hooks {
+		if h == "" || h == "." || path.IsAbs(h) || path.Clean(h) != h || strings.Contains(h, "\x00") || len(h) > 4095 {
+			return fmt.Errorf("protected paths: %.80q is not a relative folder of hooks", h)
+		}
 	}
 	for _, a := range slices.Concat(s.Absent, s.Sockets) {
 		if err := checkRel(a); err != nil {

@@ -102,6 +102,7 @@ func (w *Watcher) restoreMode() {
 func (w *Watcher) sweepDir(l listing) {
 	fd, dir := l.fd, l.dir
 	w.newRepo(l)
+	w.newDotGit(l)
 	w.disarm(l)
 	for _, e := range l.list {
 		rel := path.Join(dir, e.name)

@@ -113,7 +113,7 @@ func Door(rel string) string {
 		return doorGit
 	}
 	isIt := func(n name) bool { return n.path == path.Base(rel) }
-	if slices.ContainsFunc(gitDirNames, isIt) || slices.ContainsFunc(worktreeNames, isIt) {
+	if slices.ContainsFunc(gitDirNames, isIt) || isIt(worktreeName) {
 		return doorGit // in a git directory of another name
 	}
 	return doorConfig

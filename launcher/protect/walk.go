@@ -35,7 +35,7 @@ func (l listing) has(name string) bool {
 }
 
 // walk lists directories breadth first, those of from and what is below, without following a link or entering a mount. It
-// reports whether a bound cut it short. A directory that cannot be opened is passed over: it is on another mount, gone
+// reports whether a bound, or an error, cut it short. A directory is passed over when it is on another mount, gone
 // meanwhile, or somebody else's, which no tool of the user enters either.
 func walk(t tree, b bounds, from []string, visit func(listing)) (cut bool) {
 	level, seen := from, 0
@@ -50,10 +50,11 @@ func walk(t tree, b bounds, from []string, visit func(listing)) (cut bool) {
 			}
 			fd, err := t.open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
 			if err != nil {
+				cut = cut || !passedOver(err)
 				continue
 			}
-			list, more, _ := readDirOf(fd, b.names, b.only)
-			cut = cut || more
+			list, more, err := readDirOf(fd, b.names, b.only)
+			cut = cut || more || err != nil && !passedOver(err)
 			visit(listing{fd, dir, list, more})
 			unix.Close(fd)
 			for _, e := range list {
@@ -65,4 +66,8 @@ func walk(t tree, b bounds, from []string, visit func(listing)) (cut bool) {
 		level = next
 	}
 	return cut
+}
+
+func passedOver(err error) bool {
+	return err == unix.ENOENT || err == unix.EXDEV || err == unix.ENOTDIR || err == unix.ELOOP || err == unix.EACCES || err == unix.EPERM
 }

@@ -78,6 +78,9 @@ type Watcher struct {
 	above    map[string]bool // directories, there or not, on the way to one
 	existing map[string]int  // index in Set.Existing
 	gitDirs  map[string]bool
+	hooks    []string        // relative core.hooksPath of the user's repositories
+	tops     map[string]bool // top directories of the repositories that were there at the start
+	followed map[string]bool // git directories that a file of git's led to
 	repos    map[string]bool // top directories of known repositories
 	taken    uint64
 	created  uint64
@@ -93,7 +96,7 @@ func NewWatcher(root, quarantineDir, control *os.File, cfg Config, set *Set, emi
 	w := &Watcher{tree: tree{int(root.Fd()), func(string) {}}, cfg: cfg, q: quarantine{fd: int(quarantineDir.Fd())}, control: control, emit: emit,
 		held:   [2]*os.File{root, quarantineDir},
 		absent: map[string]bool{}, above: map[string]bool{"": true}, existing: map[string]int{}, gitDirs: map[string]bool{},
-		repos: map[string]bool{}, times: map[string]uint64{}, hinted: map[string]time.Time{}}
+		hooks: set.Hooks, tops: map[string]bool{}, followed: map[string]bool{}, repos: map[string]bool{}, times: map[string]uint64{}, hinted: map[string]time.Time{}}
 	var st unix.Stat_t
 	if cfg.Mode == 0 && unix.Fstat(w.root, &st) == nil {
 		w.cfg.Mode = st.Mode
@@ -116,7 +119,7 @@ func NewWatcher(root, quarantineDir, control *os.File, cfg Config, set *Set, emi
 		w.gitDir(rel)
 	}
 	for _, r := range set.Repos {
-		w.repos[r.Rel] = true
+		w.repos[r.Rel], w.tops[r.Rel] = true, true
 	}
 	return w
 }
@@ -293,6 +296,9 @@ func (w *Watcher) check(rel string) {
 			w.take(on, w.door(rel))
 			return
 		case kindOf(st.Mode) != Dir:
+			if on == jjRepo { // a file there is the path of the repository, whose config.toml Jujutsu reads
+				w.take(on, w.door(rel))
+			}
 			return
 		}
 	}
