@@ -91,6 +91,12 @@ func newManifestCheckCmd() *cobra.Command {
 			if err := pin.CheckManifest(file, own...); err != nil {
 				problems = append(problems, pin.Problem{Path: "manifest", Text: err.Error()})
 			}
+			if err := launcher.CheckShares(m); err != nil {
+				problems = append(problems, pin.Problem{Path: "state", Text: err.Error()})
+			}
+			for _, tree := range launcher.MissingTrees(m) {
+				problems = append(problems, pin.Problem{Path: "read " + tree, Text: "is not on this host; nothing is shown there", Warning: true})
+			}
 			return report(cmd, file, append(problems, pin.Verify(m, o)...))
 		},
 	}
