@@ -28,16 +28,16 @@ const (
 var secrets = []string{"/.ssh/", "/.gnupg/", "/.aws/", "/.azure/", "/.kube/", "/.docker/", "/.config/gcloud/", "/.config/gh/", "/.netrc/", "/.git-credentials/", "/.password-store/", "/etc/shadow/", "/etc/gshadow/", "/etc/ssh/", "/.pgpass/", "/.npmrc/", "/.pypirc/"}
 
 // asked says of each attempt what would allow it. The attempts are those of which the host has something.
-func asked(attempts []Attempt) []string {
+func asked(attempts []Attempt, network bool) []string {
 	var all []string
 	for _, a := range attempts {
-		all = append(all, ask(a))
+		all = append(all, ask(a, network))
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-func ask(a Attempt) string {
+func ask(a Attempt, network bool) string {
 	by := ""
 	if len(a.By) > 0 {
 		by = ", by " + list(a.By)
@@ -58,7 +58,7 @@ func ask(a Attempt) string {
 	case WantName:
 		return couldAdd + "connect: [{name: " + target + ", port: 443}]" + because("looked up; the port is a guess", a.By)
 	}
-	return askEndpoint(a, by)
+	return askEndpoint(a, by, network)
 }
 
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9/@][A-Za-z0-9/._+:@-]*$`)
@@ -79,13 +79,15 @@ func because(what string, by []string) string {
 }
 
 // askEndpoint is about "tcp ADDRESS:PORT" and its like.
-func askEndpoint(a Attempt, by string) string {
+func askEndpoint(a Attempt, by string, network bool) string {
 	proto, to, _ := strings.Cut(a.Target, " ")
 	host, port := splitPort(to)
 	named := host != "" && (manifest.Loopback(host) || !isAddress(host))
 	switch {
 	case proto == "tcp" && named:
 		return couldAdd + "connect: [{name: " + word(host) + ", port: " + port + "}]" + because("tried", a.By)
+	case proto == "tcp" && network:
+		return askedFor + "to reach " + word(to) + by + ": an address can not be listed, only a name, and no name that was looked up led there"
 	case proto == "tcp":
 		return askedFor + "to reach " + word(to) + by + ": an address can not be listed, only a name; learn with --learn-network to see whether it has one"
 	case proto == "unix":

@@ -56,6 +56,7 @@ type Input struct {
 	Attempts []Attempt
 	Peaks    manifest.LearnedPeaks
 	Reached  []manifest.Endpoint // beyond what is listed, because somebody opened the network for this run
+	Network  bool                // somebody did
 }
 
 // Proposal is a manifest for a person to accept.
@@ -90,7 +91,7 @@ func Propose(in Input) (*Proposal, error) {
 	f.endpoints()
 	f.limits()
 	f.header()
-	f.p.Asked = asked(in.Attempts)
+	f.p.Asked = asked(in.Attempts, in.Network)
 	slices.SortFunc(f.p.Refused, func(a, b Refusal) int { return cmp.Or(cmp.Compare(a.Path, b.Path), cmp.Compare(a.Reason, b.Reason)) })
 	f.p.Refused = slices.Compact(f.p.Refused)
 	slices.Sort(f.p.Missing)

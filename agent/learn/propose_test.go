@@ -310,9 +310,10 @@ func TestWhatWasAskedForIsToldAndNotAllowed(t *testing.T) {
 		"udp":      {Attempt{"connect", "udp 192.0.2.1:53", nil}, "asked for: to reach udp 192.0.2.1:53: nothing but TCP"},
 		"socket":   {Attempt{"connect", "unix /run/docker.sock", nil}, "asked for: to reach the socket /run/docker.sock: what serves it is outside"},
 		// A name may be anything: it must not end what the line says.
-		"odd": {Attempt{"read", "/srv/a] x: [/y] # b", nil}, `could add: read: ["/srv/a] x: [/y] # b"] # wanted`},
+		"odd":     {Attempt{"read", "/srv/a] x: [/y] # b", nil}, `could add: read: ["/srv/a] x: [/y] # b"] # wanted`},
+		"network": {Attempt{"connect", "tcp 192.0.2.1:80", nil}, "asked for: to reach 192.0.2.1:80: an address can not be listed, only a name, and no name "},
 	} {
-		p := propose(t, Input{Seen: seen(), Attempts: []Attempt{c.a}})
+		p := propose(t, Input{Seen: seen(), Attempts: []Attempt{c.a}, Network: name == "network"})
 		if len(p.Asked) != 1 || !strings.HasPrefix(p.Asked[0], c.want) {
 			t.Errorf("%s: got %q, want %q", name, p.Asked, c.want)
 			continue

@@ -111,7 +111,7 @@ func noManifest(path, cmd, given string) error {
 		if path := new(fs.PathError); errors.As(err, &path) {
 			err = fmt.Errorf("%s: %w", cmd, path.Err)
 		}
-		return &exitError{127, fmt.Errorf("command %w", err)}
+		return &exitError{notStarted(err), fmt.Errorf("command %w", err)}
 	}
 	m := ""
 	if given != "" {
@@ -214,6 +214,14 @@ func (f *sessionFlags) addArgv(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.argv, "events-argv", false, "report the arguments of refused execs too, cut and without secrets; tokens stand there")
 }
 
+// notStarted is the status for a command that cannot be started, as shells have it: a file that may not be executed was found.
+func notStarted(err error) int {
+	if errors.Is(err, fs.ErrPermission) {
+		return 126
+	}
+	return 127
+}
+
 // sameCommand refuses to run another command than the manifest's under its name.
 func sameCommand(name string, m *manifest.Manifest) error {
 	if _, err := os.Stat(m.Command[0]); errors.Is(err, os.ErrNotExist) {
@@ -224,7 +232,7 @@ func sameCommand(name string, m *manifest.Manifest) error {
 	}
 	found, err := pin.LookPath(name, userPath(""))
 	if path := new(fs.PathError); errors.As(err, &path) {
-		return &exitError{127, fmt.Errorf("command %s: %w", name, path.Err)}
+		return &exitError{notStarted(err), fmt.Errorf("command %s: %w", name, path.Err)}
 	}
 	if err != nil {
 		return &exitError{127, fmt.Errorf("command %w", err)}

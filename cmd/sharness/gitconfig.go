@@ -47,6 +47,9 @@ func gitConfig(dir string, args []string) error {
 	if uid := os.Getenv("SUDO_UID"); uid != "" && os.Geteuid() == 0 {
 		return asCaller(uid, dir, args)
 	}
+	if _, err := os.Stat(dir); err != nil {
+		return fmt.Errorf("--workspace %s: %w", dir, errors.Unwrap(err))
+	}
 	out, err := git(dir, "rev-parse", "--path-format=absolute", "--git-common-dir")
 	if err != nil {
 		return err
@@ -94,6 +97,9 @@ func git(dir string, args ...string) (string, error) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
+	if ended := new(exec.ExitError); err != nil && !errors.As(err, &ended) {
+		return "", fmt.Errorf("git %s: %w", args[0], err) // it was not started, and has said nothing
+	}
 	if err != nil {
 		return "", fmt.Errorf("git %s: %w: %s", args[0], err, gitSaid(stderr.String()))
 	}

@@ -20,7 +20,7 @@ import (
 // all of this goes to the other one.
 func (l *learning) finish(seen *learn.Observation, status int) error {
 	p, err := learn.Propose(learn.Input{Seen: seen, Facts: l.facts(seen), Start: l.start, Former: l.former, Merge: l.merge, Prune: l.prune, Accept: l.accept,
-		Attempts: l.attempts(seen), Peaks: l.peaks(), Reached: l.reached()})
+		Attempts: l.attempts(seen), Peaks: l.peaks(), Reached: l.reached(), Network: l.network})
 	if err != nil {
 		return &exitError{125, fmt.Errorf("learn: %w", err)}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -67,6 +68,9 @@ func newManifestPinCmd() *cobra.Command {
 // repin brings every entry about arg up to date.
 func repin(m *manifest.Manifest, o pin.Options, file, arg string) error {
 	real, err := realPath(arg)
+	if errors.Is(err, fs.ErrNotExist) {
+		return notThere(m, file, arg)
+	}
 	if err != nil {
 		return refuse("%w", err)
 	}
@@ -97,6 +101,18 @@ func repin(m *manifest.Manifest, o pin.Options, file, arg string) error {
 		return refuse("%s: not pinned; to allow it: sudo sharness manifest allow -m %s --exec %s", real, pin.Quote(file), pin.Quote(real))
 	}
 	return nil
+}
+
+// notThere is about a file that has gone, or that never was.
+func notThere(m *manifest.Manifest, file, arg string) error {
+	abs, err := filepath.Abs(arg)
+	if err != nil {
+		return refuse("%w", err)
+	}
+	if slices.Contains(paths(m), abs) || slices.ContainsFunc(m.Integrity, func(f manifest.File) bool { return f.Path == abs }) {
+		return refuse("pin %s: is pinned, and is not there; put it back, or take its entry out of %s", abs, file)
+	}
+	return refuse("pin %s: no such file, and the manifest has none of that name", abs)
 }
 
 func realPath(path string) (string, error) {

@@ -109,14 +109,18 @@ func newManifestCheckCmd() *cobra.Command {
 
 func report(cmd *cobra.Command, file string, problems []pin.Problem) error {
 	out, wrong := cmd.OutOrStdout(), 0
-	for _, p := range problems {
+	last := map[string]int{} // one command accepts all that a program has come to need
+	for i, p := range problems {
+		last[p.Accept] = i
+	}
+	for i, p := range problems {
 		if p.Warning {
 			fmt.Fprintf(out, "warning: %s\n", event.Escape(p.String()))
 			continue
 		}
 		wrong++
 		fmt.Fprintln(out, event.Escape(p.String()))
-		if p.Accept != "" {
+		if p.Accept != "" && last[p.Accept] == i {
 			fmt.Fprintf(out, "  to accept it: %s\n", p.Accept)
 		}
 	}

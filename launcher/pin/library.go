@@ -1,7 +1,10 @@
 package pin
 
 import (
+	"debug/elf"
+	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -62,6 +65,9 @@ func (o Options) started(program string) (*started, error) {
 
 // follow lists library and what it needs beyond what the program has.
 func (p *started) follow(library string) ([]string, error) {
+	if err := sharedObject(library); err != nil {
+		return nil, err
+	}
 	p.walk.libraries = map[string]bool{}
 	s := &search{loader: p.loader, w: p.walk, named: map[string]bool{}}
 	if err := s.add(library, loading{p.object, nil}); err != nil {
@@ -78,6 +84,27 @@ func (p *started) follow(library string) ([]string, error) {
 	}
 	slices.Sort(more)
 	return more, nil
+}
+
+// sharedObject refuses a file that no loader takes, whatever it looks for beside it.
+func sharedObject(path string) error {
+	real, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // the search says so, and where it looked
+	}
+	if err != nil {
+		return err
+	}
+	f, err := Open(real)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	magic := make([]byte, 4)
+	if n, _ := f.ReadAt(magic, 0); string(magic[:n]) != elf.ELFMAG {
+		return errors.New("is no shared object")
+	}
+	return nil
 }
 
 // Extensions adds to c the modules that an interpreter in it keeps as shared objects and loads by path: those of Python's

@@ -51,7 +51,7 @@ func executable(path string) error {
 		return &os.PathError{Op: "exec", Path: path, Err: errNotRegular}
 	}
 	if info.Mode()&0o111 == 0 {
-		return &os.PathError{Op: "exec", Path: path, Err: os.ErrPermission}
+		return &os.PathError{Op: "exec", Path: path, Err: fmt.Errorf("%w: it has no execute bit; if it is a program: chmod +x %s", os.ErrPermission, Quote(path))}
 	}
 	return nil
 }

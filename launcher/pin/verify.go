@@ -112,7 +112,11 @@ func (v *verifier) hash(f manifest.File, by func(string) (string, error)) bool {
 		if errors.As(err, &cause) {
 			err = cause.Err
 		}
-		v.add(f.Path, "", "cannot be read as it was pinned: %v", err)
+		next := ""
+		if errors.Is(err, fs.ErrNotExist) {
+			next = "; put it back, or take it out of the manifest"
+		}
+		v.add(f.Path, "", "cannot be read as it was pinned: %v%s", err, next)
 		return false
 	}
 	if sum != f.SHA256 {
@@ -126,6 +130,9 @@ func (v *verifier) command() {
 		return
 	}
 	real, err := filepath.EvalSymlinks(v.m.Command[0])
+	if errors.Is(err, fs.ErrNotExist) && v.listed[v.m.Command[0]] {
+		return // said already
+	}
 	if err != nil {
 		v.problems = append(v.problems, problem(v.m.Command[0], err))
 		return

@@ -71,7 +71,7 @@ func (w *walk) image(path string, role manifest.Role, depth int) (string, error)
 		w.warn(path, real)
 		return real, w.elf(f, real, depth)
 	}
-	return "", fmt.Errorf("%s: neither ELF nor #!: %w", real, unix.ENOEXEC)
+	return "", fmt.Errorf("%s: neither ELF nor #! (a script begins with the path of its interpreter, as #!/bin/sh does): %w", real, unix.ENOEXEC)
 }
 
 // resolve returns the path without symlinks, and notes the links on the way.
