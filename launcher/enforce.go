@@ -231,6 +231,9 @@ func (r *run) open() error {
 	if err := r.s.reserve(); err != nil {
 		return err
 	}
+	if err := r.s.sign(); err != nil {
+		return err
+	}
 	r.sp = newSpawner()
 	one, err := r.s.commandShare()
 	if err != nil {

@@ -300,10 +300,12 @@ func (s *Session) takeLock() error {
 			return fmt.Errorf("session: lock: %w", err)
 		}
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-			f.Close()
 			if errors.Is(err, unix.EWOULDBLOCK) {
-				return refusef("workspace %s: another session works here; end it first, or work in another clone (git clone . ../copy)", s.Workspace.Name())
+				held := holder(f)
+				f.Close()
+				return refusef("workspace %s: another session works here%s; end it first, or work in another clone (git clone . ../copy)", s.Workspace.Name(), held)
 			}
+			f.Close()
 			return fmt.Errorf("session: lock: %w", err)
 		}
 		// The session that held it before may have removed the name meanwhile; then this lock guards nothing.
@@ -315,6 +317,27 @@ func (s *Session) takeLock() error {
 		}
 		f.Close()
 	}
+}
+
+// sign leaves in the lock whose it is, for a person who meets it. A session that was killed leaves that too, and its lock is nobody's.
+func (s *Session) sign() error {
+	if err := s.lock.Truncate(0); err != nil {
+		return fmt.Errorf("session: lock: %w", err)
+	}
+	if _, err := s.lock.WriteAt([]byte(fmt.Sprintf("%s, pid %d", s.ID, os.Getpid())), 0); err != nil {
+		return fmt.Errorf("session: lock: %w", err)
+	}
+	return nil
+}
+
+// holder is what sign left, in brackets: nothing, if that is still being written.
+func holder(lock *os.File) string {
+	text := make([]byte, 128)
+	n, _ := lock.ReadAt(text, 0)
+	if n == 0 {
+		return ""
+	}
+	return " (" + string(text[:n]) + ")"
 }
 
 // expand replaces the placeholders of manifest values.

@@ -29,7 +29,7 @@ func checkText(name string, data []byte) *Error {
 			what = fmt.Sprintf("the invisible character U+%04X", r)
 		}
 		if what != "" {
-			return &Error{File: name, Line: line, Column: column, Text: found(what, `printable text (inside double quotes write it as an escape such as "\u2028")`)}
+			return &Error{File: name, Line: line, Column: column, Text: found(what, "printable text (inside double quotes write it as an escape: a backslash, u and four hex digits)")}
 		}
 		column++
 		if r == '\n' {

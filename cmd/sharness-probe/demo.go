@@ -23,7 +23,7 @@ const client = "/run/sharness/bin/sharness-bash"
 // demo is what `make demo` shows: the doors that are shut, and then the one that is meant to be used.
 func demo(t *attempt.Target, w io.Writer) (int, error) {
 	fmt.Fprintf(w, "\nI am an agent that turned hostile: uid %d, pid %d, in %s.\n", os.Getuid(), os.Getpid(), t.Workspace)
-	fmt.Fprintf(w, "CLOSED: it was refused, with this error. ABSENT: there is nothing behind the door here to be reached.\n\n")
+	fmt.Fprintf(w, "CLOSED: it was refused, with this error. ABSENT: there is nothing behind the door here to be reached.\nIMPOSSIBLE: this host or this build of mine cannot even make the attempt. OPEN would be a failure of sharness.\n\n")
 	byID := map[string]attempt.Attempt{}
 	for _, a := range attempt.All() {
 		byID[a.ID] = a

@@ -16,7 +16,7 @@ import (
 // accept says of each changed file what it was, what it is and of which version, and how to accept them all.
 func accept(changed *launcher.ChangedError, manifest string) error {
 	var said []string
-	command := "sudo sharness manifest pin -m " + pin.Quote(manifest)
+	command := "sudo sharness manifest pin -m " + manifestArg(manifest)
 	for _, c := range append([]*launcher.ChangedError{changed}, changed.Also...) {
 		said = append(said, c.Error()+versionOf(c.Path))
 		command += " " + pin.Quote(c.Path)

@@ -133,7 +133,7 @@ func (l *learning) tell(p *learn.Proposal, seen *learn.Observation, proposed str
 		fmt.Fprintf(out, "wrote %s: %s to %s\n", proposed, count(len(changes), "change", "changes"), l.file)
 	}
 	if !l.yes && len(p.Missing) == 0 {
-		fmt.Fprintf(out, "next: read it, then: sudo sharness manifest approve -m %s\n", pin.Quote(l.file))
+		fmt.Fprintf(out, "next: read it, then: sudo sharness manifest approve -m %s\n", manifestArg(l.file))
 	}
 	return nil
 }

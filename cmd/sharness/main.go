@@ -21,8 +21,12 @@ func main() {
 // run returns the exit status: the orchestrator's own, 125 when sharness failed, 126 when it refused to start and
 // nothing has changed, 127 when the command was not found. What cobra says of a command line is such a refusal.
 func run() int {
-	root := newRootCmd()
-	err := root.Execute()
+	var err error
+	if len(os.Args) > 2 && os.Args[1] == "--" { // cobra would print the help and be content
+		err = refuse("no command of sharness was named; to run what follows --: sudo sharness enforce -- %s", strings.Join(os.Args[2:], " "))
+	} else {
+		err = newRootCmd().Execute()
+	}
 	var exit *exitError
 	switch {
 	case errors.As(err, &exit):
@@ -77,9 +81,9 @@ fresh sandbox.
 
     sudo sharness manifest new --profile claude -- claude     write the manifest
     sudo sharness enforce -- claude                            work
-    sharness doctor                                            what this host can do
-    sharness events -f                                         what was denied
-    sharness why 42                                            why, and what would change it`,
+    sudo sharness doctor                                       what this host can do
+    sudo sharness events -f                                    what was denied
+    sudo sharness why 42                                       why, and what would change it`,
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -94,6 +98,8 @@ fresh sandbox.
 		}
 	}
 	root.AddCommand(newEnforceCmd(), newLearnCmd(), newServeCmd(), newGCCmd(), newGitConfigCmd(), newManifestCmd(), newDoctorCmd(), newProveCmd(), newProveReportCmd(), newEventsCmd(), newWhyCmd(), newDocsCmd())
+	root.AddCommand(&cobra.Command{Use: "version", Short: "Print the version, as --version does", Hidden: true, Args: cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "sharness version", version) }})
 	plainUsage(root)
 	tellArgs(root)
 	return root

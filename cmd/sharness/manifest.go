@@ -50,6 +50,14 @@ func manifestFile(given string) string {
 	return filepath.Join(manifestDir, given+".yaml")
 }
 
+// manifestArg is what a person types behind -m for a file: its name, if it is one of manifestDir.
+func manifestArg(file string) string {
+	if name := strings.TrimSuffix(filepath.Base(file), ".yaml"); manifestFile(name) == file {
+		return pin.Quote(name)
+	}
+	return pin.Quote(file)
+}
+
 // meant is what a person may have meant with a manifest that is not there: a name is looked for in one folder, in one spelling.
 func meant(given string) string {
 	if given == "" || manifestFile(given) == given {

@@ -63,7 +63,7 @@ func onlyProposal() (string, error) {
 func approve(out io.Writer, file string) error {
 	proposed := file + proposedSuffix
 	if _, err := os.Lstat(proposed); errors.Is(err, os.ErrNotExist) {
-		return refuse("%s: there is no such proposal; make one: sudo sharness learn -m %s -- CMD", proposed, pin.Quote(file))
+		return refuse("%s: there is no such proposal; make one: sudo sharness learn -m %s -- CMD", proposed, manifestArg(file))
 	}
 	data, err := pin.ReadManifest(proposed)
 	if err != nil {
@@ -98,6 +98,6 @@ func approve(out io.Writer, file string) error {
 	if err := os.Remove(proposed); err != nil {
 		return &exitError{125, fmt.Errorf("remove the proposal: %w", err)}
 	}
-	fmt.Fprintf(out, "approved %s\nnext: sudo sharness enforce -m %s -- %s\n", file, pin.Quote(file), pin.Quote(next.Command[0]))
+	fmt.Fprintf(out, "approved %s\nnext: sudo sharness enforce -m %s -- %s\n", file, manifestArg(file), pin.Quote(next.Command[0]))
 	return nil
 }

@@ -98,7 +98,7 @@ func repin(m *manifest.Manifest, o pin.Options, file, arg string) error {
 		}
 	}
 	if !pinned {
-		return refuse("%s: not pinned; to allow it: sudo sharness manifest allow -m %s --exec %s", real, pin.Quote(file), pin.Quote(real))
+		return refuse("%s: not pinned; to allow it: sudo sharness manifest allow -m %s --exec %s", real, manifestArg(file), pin.Quote(real))
 	}
 	return nil
 }
@@ -273,6 +273,11 @@ func allowLibrary(m *manifest.Manifest, o pin.Options, file string) error {
 
 // warnings are about trees that give nothing, or far more than a person may have in mind.
 func (f *allowFlags) warnings() (texts []string) {
+	for _, route := range f.route {
+		if text := absentRoute(route); text != "" {
+			texts = append(texts, text)
+		}
+	}
 	for _, tree := range f.read {
 		if _, err := os.Stat(tree); err != nil {
 			texts = append(texts, fmt.Sprintf("read %s: is not on this host; nothing is shown there", tree))

@@ -107,13 +107,13 @@ func (f *newFlags) run(cmd *cobra.Command, args []string) error {
 		fmt.Fprintf(out, "warning: %s\n", event.Escape(w))
 	}
 	for _, route := range want.Route {
-		if _, err := os.Stat(route); errors.Is(err, fs.ErrNotExist) {
-			fmt.Fprintf(out, "notice: route %s: not on this host; sessions that start after it is installed have the client there\n", route)
+		if text := absentRoute(route); text != "" {
+			fmt.Fprintf(out, "notice: %s\n", text)
 		}
 	}
 	if len(want.Route) == 0 {
-		fmt.Fprintf(out, "notice: nothing is routed: a shell that the agent starts by its path is refused; to let it run in the sandbox: sudo sharness manifest allow -m %s --route /bin/sh; to find out what it starts: sudo sharness learn -m %[1]s -- %s\n",
-			pin.Quote(f.file), pin.Quote(args[0]))
+		fmt.Fprintf(out, "notice: nothing is routed: a shell that the agent starts by its path is refused; to let it run in the sandbox: sudo sharness manifest allow -m %s%s; to find out what it starts: sudo sharness learn -m %[1]s -- %[3]s\n",
+			pin.Quote(f.file), shellRoutes(), pin.Quote(args[0]))
 	}
 	if want.Workspace.Orchestrator != manifest.AccessWrite {
 		fmt.Fprintf(out, "notice: the agent itself may only read the workspace, its commands write; to let it write: sudo sharness manifest allow -m %s --workspace write\n", pin.Quote(f.file))
@@ -123,14 +123,32 @@ func (f *newFlags) run(cmd *cobra.Command, args []string) error {
 	}
 	next := "sudo sharness enforce"
 	if file != filepath.Join(manifestDir, filepath.Base(args[0])+".yaml") {
-		next += " -m " + pin.Quote(file)
+		next += " -m " + manifestArg(file)
 	}
 	if os.Geteuid() != 0 { // a session takes a manifest from root alone
 		to := filepath.Join(manifestDir, filepath.Base(file))
-		next = fmt.Sprintf("sudo install -D -m 644 %s %s && sudo sharness enforce -m %s", pin.Quote(file), to, to)
+		next = fmt.Sprintf("sudo install -D -m 644 %s %s && sudo sharness enforce -m %s", pin.Quote(file), to, manifestArg(to))
 	}
 	fmt.Fprintf(out, "next: %s -- %s\n", next, pin.Quote(args[0]))
 	return nil
+}
+
+// absentRoute says what a route to nothing does.
+func absentRoute(route string) string {
+	if _, err := os.Stat(route); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Sprintf("route %s: not on this host; sessions that start after it is installed have the client there", route)
+	}
+	return ""
+}
+
+// shellRoutes are the flags that route the shells that agents start: some start sh, and some bash.
+func shellRoutes() (flags string) {
+	for _, shell := range []string{"/bin/sh", "/bin/bash"} {
+		if absentRoute(shell) == "" {
+			flags += " --route " + shell
+		}
+	}
+	return flags
 }
 
 // inFolder is a pinned file that a session in the current folder would refuse, if one can be there.
