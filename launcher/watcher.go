@@ -187,7 +187,8 @@ func (w *watcher) config() (protect.Config, error) {
 	c := protect.Config{Root: w.s.Workspace.Name(), Home: w.s.User.Home, Protect: m.Workspace.Protect, Extra: m.Workspace.ProtectExtra,
 		Started: w.started, Mode: w.mode, Before: w.before, LandlockABI: w.s.helperLandlockABI(), Seccomp: progs}
 	if w.set == nil {
-		return c, nil
+		c.Mounts, err = mountsBelow(c.Root)
+		return c, err
 	}
 	var known bytes.Buffer
 	err = w.set.Encode(&known)

@@ -6,8 +6,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	"github.com/sharness/sharness/launcher/mountinfo"
 	"github.com/sharness/sharness/manifest"
 	"golang.org/x/sys/unix"
 )
@@ -131,4 +133,26 @@ func about(what, path string, err error) error {
 		err = cause.Err
 	}
 	return fmt.Errorf("%s %s: %w", what, path, err)
+}
+
+// mountsBelow are the mount points below a workspace, relative to it. What is mounted below another of them is not shown
+// where that one is not.
+func mountsBelow(root string) (list [][]byte, err error) {
+	mounts, err := mountinfo.Read()
+	if err != nil {
+		return nil, err
+	}
+	var points []string
+	for _, m := range mounts {
+		if rel, ok := strings.CutPrefix(m.Point, strings.TrimSuffix(root, "/")+"/"); ok {
+			points = append(points, rel)
+		}
+	}
+	slices.Sort(points)
+	for i, rel := range points {
+		if !slices.ContainsFunc(points[:i], func(other string) bool { return below(rel, other) }) {
+			list = append(list, []byte(rel))
+		}
+	}
+	return list, nil
 }

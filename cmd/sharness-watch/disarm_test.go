@@ -249,6 +249,15 @@ func TestSideDoor_FileGit_WorkspaceIsNoWorkTreeOfANewRepository(t *testing.T) {
 	}
 }
 
+func TestSweepTellsOfEveryRepositoryThatItChanged(t *testing.T) {
+	s := start(t, `true`, "")
+	s.sh(`for i in 1 2 3 4 5 6 7; do git init -q r$i; git -C r$i config core.fsmonitor "touch x"; done`)
+	s.sweep()
+	for _, i := range []string{"1", "2", "3", "4", "5", "6", "7"} {
+		s.await("the event of r"+i, func() bool { return s.saw(event.FileQuarantined, "file-git", "r"+i+"/.git/config") })
+	}
+}
+
 // A repository that was there and was not touched is the person's, even where the search does not reach.
 func TestSweepLeavesAnOldConfigurationAlone(t *testing.T) {
 	s := start(t, `mkdir -p node_modules && git init -q node_modules/x && git -C node_modules/x config core.fsmonitor mine && sleep 0.1`, "")

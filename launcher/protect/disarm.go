@@ -279,6 +279,6 @@ func (w *Watcher) takeFrom(rel, detail string) bool {
 	} else {
 		w.taken++
 	}
-	w.report(ev, "disarm "+path.Base(rel))
+	w.report(ev, "disarm "+rel)
 	return gone
 }

@@ -25,6 +25,10 @@ type Options struct {
 	Protect manifest.Protect // ProtectNone leaves only Extra
 	Extra   []string         // more names, relative to the root
 
+	// Mounts are paths below the root on which another file system, or another part of one, is mounted. A view shows what
+	// lies below such a mount, which nothing here can look at.
+	Mounts []string
+
 	// Before is what earlier sessions found (Set.Repos). It is looked up by name, before the search and whatever that
 	// meets: a command can make a repository look like none, or hide it behind the search's bounds.
 	Before []Repo
@@ -49,6 +53,7 @@ func Discover(root *os.File, opts Options) (*Set, error) {
 	}
 	b.search(opts.Protect != manifest.ProtectNone)
 	if opts.Protect != manifest.ProtectNone {
+		b.mountPoints()
 		for _, n := range rootNames {
 			b.protect("", n.path)
 		}
@@ -67,6 +72,31 @@ func Discover(root *os.File, opts Options) (*Set, error) {
 	s := &Set{Repos: b.repos, Sockets: b.sockets, Hooks: b.hooks, Notes: b.notes}
 	s.Existing, s.Absent = collect(b.entries, b.absent)
 	return s, s.check()
+}
+
+// mountPoints makes the places of mounts read-only: what a session put there would be found when the mount has gone.
+func (b *builder) mountPoints() {
+	for _, rel := range b.opts.Mounts {
+		if checkRel(rel) != nil {
+			continue
+		}
+		fd, err := openat(b.root, rel, unix.O_PATH, beneath)
+		if err != nil {
+			continue // gone, or in a folder that nobody enters
+		}
+		var st unix.Stat_t
+		err = unix.Fstat(fd, &st)
+		unix.Close(fd)
+		if err == nil {
+			b.shut(rel, kindOf(st.Mode))
+		}
+	}
+}
+
+// shut makes a path read-only that was not asked for by name.
+func (b *builder) shut(rel string, kind Kind) {
+	b.pinDir(parent(rel))
+	b.entries[rel] = Entry{rel, ReadOnly, kind}
 }
 
 // again protects what an earlier session protected. No file inside is asked whether it still is a repository: the agent
@@ -92,7 +122,14 @@ func (b *builder) again() {
 // name, and only folders are listed: no number of files hides anything.
 func (b *builder) search(repositories bool) {
 	skip := func(_, name string) bool { return name == ".git" || name == "node_modules" }
-	limits := bounds{depth: maxDepth, dirs: maxDirs, names: maxPerDir, only: unix.DT_DIR, skip: skip}
+	closed := func(dir string) bool {
+		if repositories {
+			b.note("%+q is somebody else's and can be entered, not listed: it is read-only", dir)
+			b.shut(dir, Dir)
+		}
+		return true
+	}
+	limits := bounds{depth: maxDepth, dirs: maxDirs, names: maxPerDir, only: unix.DT_DIR, skip: skip, closed: closed}
 	cut := walk(b.tree, limits, []string{""}, func(l listing) {
 		b.socketsIn(l)
 		if !repositories {

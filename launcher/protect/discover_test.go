@@ -1,6 +1,9 @@
 package protect
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -151,5 +154,46 @@ git init -q zz && mkdir zz/.githooks && git -C zz config core.hooksPath .githook
 	s := discover(t, Options{Root: root})
 	if !slices.ContainsFunc(s.Existing, func(e Entry) bool { return e.Rel == "zz/.githooks" && e.Mode == ReadOnly }) {
 		t.Error("zz/.githooks is not read-only")
+	}
+}
+
+// A path is followed as git and the kernel do it: from the folder of the name that was opened, and up from where a link led.
+func TestSideDoor_FileGit_PathsOfAConfigurationAreThoseThatGitFollows(t *testing.T) {
+	for name, c := range map[string]struct{ script, want string }{
+		"include beside a link":         {`mkdir cfg; mv .git/config cfg/config; ln -s ../cfg/config .git/config; git config -f cfg/config include.path inc.cfg`, ".git/inc.cfg"},
+		"include of an include":         {`mkdir a b; ln -s ../b/two a/two; git config include.path ../a/two; git config -f b/two include.path three`, "a/three"},
+		"up from a link":                {`mkdir s; ln -s ws/s ../lnk; git config core.hooksPath "$(dirname $PWD)/lnk/../hk"`, "hk"},
+		"up from a link to what is not": {`mkdir s; ln -s ws/s ../lnk; git config core.hooksPath "$(dirname $PWD)/lnk/../no/hk"`, "no/hk"},
+		"optional":                      {`git config core.hooksPath ":(optional)hk"`, "hk"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := discover(t, Options{Root: workspace(t, `git init -q . && `+c.script)})
+			if !slices.Contains(s.Absent, c.want) {
+				t.Errorf("%s is not watched: %q", c.want, s.Absent)
+			}
+		})
+	}
+}
+
+// What is mounted in the workspace is in no view: there is the folder below it.
+func TestSideDoor_FileGit_PlaceOfAMountIsReadOnly(t *testing.T) {
+	root := workspace(t, `git init -q . && mkdir -p a/mnt/below`)
+	s := discover(t, Options{Root: root, Mounts: []string{"a/mnt", "gone"}})
+	wantModes(t, s, map[string]string{"a": "pin dir", "a/mnt": "ro dir", "gone": ""})
+	if r := view(t, root, s, `mkdir a/mnt/r || exit 7`); r.Exit != 7 {
+		t.Errorf("a folder was made below the mount: %+v", r)
+	}
+}
+
+// A folder of somebody else's that can be entered and not listed holds what nobody here can look at.
+func TestSideDoor_FileGit_FolderThatCannotBeListedIsReadOnly(t *testing.T) {
+	root := workspace(t, `git init -q . && mkdir -p d/own`)
+	if err := errors.Join(os.Chown(filepath.Join(root, "d"), 0, 0), os.Chmod(filepath.Join(root, "d"), 0o711)); err != nil {
+		t.Fatal(err)
+	}
+	s := discover(t, Options{Root: root})
+	wantModes(t, s, map[string]string{"d": "ro dir"})
+	if r := view(t, root, s, `git init -q d/own/r || exit 7`); r.Exit != 7 {
+		t.Errorf("a repository was made in it: %+v", r)
 	}
 }

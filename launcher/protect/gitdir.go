@@ -71,7 +71,7 @@ func (b *builder) gitDir(dir, top string) {
 				b.common(dir, strings.TrimSpace(string(text)), top)
 			}
 		case n.path == "config" || n.path == "config.worktree":
-			b.config(rel, top)
+			b.config(rel, top, parent(path.Join(dir, n.path)))
 		}
 	}
 	if again {
@@ -136,9 +136,10 @@ func (b *builder) worktreeOf(gitDir string) string {
 	return path.Join(before, after)
 }
 
-// config protects what a configuration file names: hook directories and included files, which are configuration too.
-func (b *builder) config(rel, top string) {
-	key := rel + "\x00" + top
+// config protects what a configuration file names: hook directories and included files, which are configuration too. from is
+// the folder of the name by which git opened it: for a link another than that of the file, and includes are relative to it.
+func (b *builder) config(rel, top, from string) {
+	key := rel + "\x00" + top + "\x00" + from
 	if b.included[key] {
 		return
 	}
@@ -154,7 +155,7 @@ func (b *builder) config(rel, top string) {
 	}
 	c := readConfig(string(text))
 	for _, hooks := range c.hooks {
-		hooks = b.home(hooks)
+		hooks = b.expand(rel, hooks)
 		b.hookFolder(hooks)
 		b.protect(top, hooks)
 		if path.Base(path.Clean(hooks)) == "_" { // husky 9: _/ holds stubs that run the scripts beside it
@@ -162,8 +163,13 @@ func (b *builder) config(rel, top string) {
 		}
 	}
 	for _, include := range c.includes {
-		if rel, ok := b.protect(parent(rel), b.home(include)); ok {
-			b.config(rel, top)
+		include = b.expand(rel, include)
+		if rel, ok := b.protect(from, include); ok {
+			folder := from
+			if i := strings.LastIndexByte(include, '/'); i >= 0 {
+				folder, _, _ = b.follow(from, include[:i+1])
+			}
+			b.config(rel, top, folder)
 		}
 	}
 }
@@ -180,10 +186,15 @@ func (b *builder) hookFolder(hooks string) {
 	}
 }
 
-// home expands the one form of "~" that can lead into a workspace.
-func (b *builder) home(p string) string {
-	if rest, ok := strings.CutPrefix(p, "~/"); ok && b.opts.Home != "" {
-		return path.Join(b.opts.Home, rest)
+// expand does what git does to a path of a configuration (interpolate_path in its path.c), where it can lead into a workspace.
+func (b *builder) expand(config, p string) string {
+	p = strings.TrimPrefix(p, ":(optional)")
+	rest, home := strings.CutPrefix(p, "~/")
+	switch {
+	case home && b.opts.Home != "":
+		return b.opts.Home + "/" + rest // not cleaned: below resolves it
+	case !home && strings.HasPrefix(p, "~"):
+		b.refuse("%+q names %+q, the home of a user: what lies there could not be protected; write the path itself", config, p)
 	}
 	return p
 }

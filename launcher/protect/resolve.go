@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -158,6 +159,9 @@ func (b *builder) follow(dir, name string) (rel string, kind Kind, where whereab
 // below turns an absolute path into one below the workspace. A path that reaches it by another name (a link outside) is
 // found by resolving the part of it that exists: as the user, looking at names only.
 func (b *builder) below(abs string) (rel string, ok bool) {
+	if slices.Contains(strings.Split(abs, "/"), "..") {
+		return b.belowUp(abs)
+	}
 	abs = path.Clean(abs)
 	if rel, ok := strings.CutPrefix(abs+"/", strings.TrimSuffix(b.opts.Root, "/")+"/"); ok {
 		return strings.TrimSuffix(rel, "/"), true
@@ -169,6 +173,23 @@ func (b *builder) below(abs string) (rel string, ok bool) {
 		}
 		rel, ok := strings.CutPrefix(real+"/", strings.TrimSuffix(b.opts.Root, "/")+"/")
 		return path.Join(strings.TrimSuffix(rel, "/"), tail), ok
+	}
+	return "", false
+}
+
+// belowUp is below for a path with "..", which leads up from where a link before it led.
+func (b *builder) belowUp(abs string) (rel string, ok bool) {
+	for dir, tail := strings.TrimRight(abs, "/"), ""; dir != ""; {
+		real, err := filepath.EvalSymlinks(dir)
+		if err == nil {
+			rel, ok := strings.CutPrefix(real+"/", strings.TrimSuffix(b.opts.Root, "/")+"/")
+			return path.Join(strings.TrimSuffix(rel, "/"), tail), ok
+		}
+		i := strings.LastIndexByte(dir, '/')
+		if dir[i+1:] == ".." {
+			return "", false // up from what is not there
+		}
+		dir, tail = strings.TrimRight(dir[:i], "/"), path.Join(dir[i+1:], tail)
 	}
 	return "", false
 }

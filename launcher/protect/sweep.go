@@ -57,7 +57,11 @@ func (w *Watcher) trim() {
 }
 
 func (w *Watcher) bounds(skip func(dir, name string) bool) bounds {
-	return bounds{depth: sweepDepth, dirs: sweepDirs, names: sweepNames, deadline: time.Now().Add(sweepTime), skip: skip}
+	closed := func(dir string) bool {
+		_, ok := w.existing[dir]
+		return ok
+	}
+	return bounds{depth: sweepDepth, dirs: sweepDirs, names: sweepNames, deadline: time.Now().Add(sweepTime), skip: skip, closed: closed}
 }
 
 // cut says that a bound was met.

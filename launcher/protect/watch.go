@@ -29,6 +29,9 @@ type Config struct {
 	// one must not look anew: what appeared meanwhile would be taken for the user's own.
 	Known json.RawMessage `json:"known,omitempty"`
 
+	// Mounts are the mount points below Root when the session began, the lowest of several only.
+	Mounts [][]byte `json:"mounts,omitempty"`
+
 	// Before is the repositories that earlier sessions found (Set.Encode); nil: none.
 	Before json.RawMessage `json:"before,omitempty"`
 
@@ -53,6 +56,9 @@ func ReadConfig(r io.Reader) (Config, error) {
 // Options are what Discover needs of the configuration.
 func (c Config) Options() (Options, error) {
 	opts := Options{Root: c.Root, Home: c.Home, Protect: c.Protect, Extra: c.Extra}
+	for _, rel := range c.Mounts {
+		opts.Mounts = append(opts.Mounts, string(rel))
+	}
 	if c.Before == nil {
 		return opts, nil
 	}
