@@ -53,7 +53,7 @@ func (r *run) attend(plan *stage.Plan, v *view) (int, error) {
 		r.protectAgain(dom, i)
 	}
 	started := time.Now()
-	proxy := tty.Proxy{Streams: streams, Master: -1, Child: child{dom}}
+	proxy := tty.Proxy{Streams: streams, Master: -1, Child: child{dom, r}}
 	if dom.master != nil {
 		// A number and not a file, which would be closed by the collector: the proxy owns it.
 		if proxy.Master, err = unix.FcntlInt(dom.master.Fd(), unix.F_DUPFD_CLOEXEC, 3); err != nil {
@@ -80,7 +80,7 @@ func (r *run) attend(plan *stage.Plan, v *view) (int, error) {
 			}
 		}
 	}()
-	r.signals.forward(dom.signal)
+	r.signals.forward(func(sig int) { _ = child{dom, r}.Signal(syscall.Signal(sig)) })
 	perr := proxy.Run(exited)
 	close(left)
 	dom.kill() // the proxy may have failed before the target's end
@@ -116,9 +116,31 @@ func (r *run) attend(plan *stage.Plan, v *view) (int, error) {
 }
 
 // child is the domain as the terminal sees it.
-type child struct{ d *domain }
+type child struct {
+	d *domain
+	r *run
+}
 
-func (c child) Signal(sig syscall.Signal) error { c.d.signal(int(sig)); return nil }
+// termGrace is how long the orchestrator has for its end after SIGTERM. Whoever sent that sends SIGKILL next, to us, and then
+// nobody looks at what the session leaves: an orchestrator that ignores signals must not choose that.
+const termGrace = 10 * time.Second
+
+func (c child) Signal(sig syscall.Signal) error {
+	c.d.signal(int(sig))
+	if sig == syscall.SIGTERM {
+		c.r.terminated.Do(func() {
+			time.AfterFunc(termGrace, func() {
+				select {
+				case <-c.d.reaped:
+				default:
+					c.r.o.Notice(fmt.Sprintf("the orchestrator did not end within %s of SIGTERM, and was ended", termGrace))
+					c.d.kill()
+				}
+			})
+		})
+	}
+	return nil
+}
 
 func (c child) Continue(where tty.Place) error { c.d.resume(where == tty.Foreground); return nil }
 

@@ -77,6 +77,7 @@ type run struct {
 	opening      bool         // the host's lock was had, and what it guards may have been made
 	signals      *interrupts
 	orchestrator atomic.Pointer[domain] // nil while there is none
+	terminated   sync.Once              // SIGTERM has come for it
 	replaced     replacements
 	pulse        *pulse      // nil before there are commands
 	exceeded     atomic.Bool // pulse ended the orchestrator

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/sharness/sharness/event"
+	"github.com/sharness/sharness/internal/kerneltest"
 )
 
 func TestNothingOfASessionLivesTwoSecondsAfterItsSupervisor(t *testing.T) {
@@ -215,5 +216,31 @@ func (x *session) wantOrder() {
 			x.t.Errorf("event %d after event %d", e.Seq, last)
 		}
 		last = e.Seq
+	}
+}
+
+// An orchestrator that ignores signals ends all the same, and what it left is looked at: whoever sent SIGTERM would send
+// SIGKILL to the supervisor next.
+func TestOrchestratorThatIgnoresSignalsEndsAndIsSweptAfter(t *testing.T) {
+	s := newSite(t, nil)
+	x := s.sharness("enforce", "--", "bash", "-c", `trap "" TERM INT HUP QUIT
+sharness-bash -c 'git init -q r && git -C r config core.fsmonitor "touch /tmp/x" && touch ready'
+while :; do sharness-bash -c 'sleep 1'; done`)
+	x.start()
+	for deadline := time.Now().Add(kerneltest.Within(t, 10*time.Second)); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(s.workspace, "ready")); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the orchestrator does not begin\n%s", x.stderr)
+		}
+	}
+	x.stop()
+	if code := x.cmd.ProcessState.ExitCode(); code != 137 || !strings.Contains(x.stderr.String(), "did not end within") {
+		t.Errorf("exit %d, want 137 and a word about it\n%s", code, x.stderr)
+	}
+	config, err := os.ReadFile(filepath.Join(s.workspace, "r/.git/config"))
+	if err != nil || strings.Contains(string(config), "fsmonitor") {
+		t.Errorf("after the session the configuration is %q, %v", config, err)
 	}
 }

@@ -72,7 +72,7 @@ func ends(sig os.Signal) bool {
 
 // Run works until exited delivers and all output has arrived, then restores the terminal and closes the master. Its
 // error is about output or the terminal; the target's end is not an error. SIGTERM and the like go to the target, and
-// whether it obeys is its own affair: a supervisor that wants to end kills the domain.
+// whether it obeys is its own affair: a supervisor that wants it to end kills the domain.
 func (p *Proxy) Run(exited <-chan Exit) (err error) {
 	p.signal = make(chan os.Signal, 16)
 	signal.Notify(p.signal, append([]os.Signal{unix.SIGWINCH, unix.SIGCONT}, forwarded...)...)
