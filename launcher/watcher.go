@@ -35,8 +35,8 @@ type watcher struct {
 	states  []string       // of the files behind set.Existing, to see what was replaced while nobody looked
 	dir     string         // of the quarantine
 	live    *os.File       // its lock: whoever has another /run knows by it that the session lives
-	started time.Time
-	mode    uint32 // of the workspace when the session started
+	started time.Time      // as the first process said, by the clock of the workspace's file system
+	mode    uint32         // of the workspace when the session started
 	record  *record
 	before  []byte // what earlier sessions found, encoded
 	keeper  *keeper
@@ -60,7 +60,7 @@ const watcherTime = 60 * time.Second
 // goOn gives an error once somebody wants the start to end.
 func startWatcher(sp *spawner, s *Session, events *sink.Sender, end *os.File, onHint func(uint64), onReplaced func(int), lost func(error), goOn func() error) (*watcher, error) {
 	w := &watcher{sp: sp, s: s, events: events, end: end, onHint: onHint, onReplaced: onReplaced,
-		dir: filepath.Join(quarantineRoot, s.ID), started: time.Now()}
+		dir: filepath.Join(quarantineRoot, s.ID)}
 	if err := w.makeFolders(goOn); err != nil {
 		return nil, err
 	}
@@ -319,6 +319,7 @@ func (w *watcher) serve(p *watching) {
 		}
 		switch rec.Type {
 		case protect.Ready:
+			w.started = time.Unix(int64(rec.B), int64(rec.C))
 			select {
 			case p.ready <- nil:
 			default:

@@ -58,6 +58,9 @@ func run() error {
 	if err != nil {
 		return err
 	}
+	if cfg.Started.IsZero() {
+		cfg.Started = protect.Begin(workspaceFD)
+	}
 	w := protect.NewWatcher(root, os.NewFile(quarantineFD, "quarantine"), os.NewFile(controlFD, "control"), cfg, set, send())
 	return w.Run()
 }

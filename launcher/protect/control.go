@@ -16,7 +16,7 @@ type Message uint64
 // The messages there are.
 const (
 	// watcher to supervisor
-	Ready    Message = 1 // absent names are watched; A: watches that could not be set (those are polled)
+	Ready    Message = 1 // absent names are watched; A: watches that could not be set (those are polled); B, C: Config.Started, in seconds and nanoseconds
 	Swept    Message = 2 // answer to Sweep; A: taken away so far, B: repositories created, C: what could not be done
 	Replaced Message = 3 // A: index in Set.Existing; somebody outside replaced it, which detached it in every view
 	Hint     Message = 4 // A: HintGitConfig; something just failed in a view, and its stderr deserves the hint

@@ -145,9 +145,9 @@ func (w *Watcher) links(dir string) {
 	}
 }
 
-// isNew compares ctime, which nobody can set, with the start. Filesystems stamp it with the clock of the last tick.
+// isNew compares ctime, which nobody can set, with the start, which is a stamp of the same clock (Begin).
 func (w *Watcher) isNew(st unix.Stat_t) bool {
-	return !time.Unix(st.Ctim.Unix()).Before(w.cfg.Started.Add(-20 * time.Millisecond))
+	return !time.Unix(st.Ctim.Unix()).Before(w.cfg.Started)
 }
 
 // repository reports a repository that appeared in dir. It stays: clone, init and submodule are a day's work. What could

@@ -22,7 +22,7 @@ type Config struct {
 	Home    string           `json:"home,omitempty"`
 	Protect manifest.Protect `json:"protect,omitempty"`
 	Extra   []string         `json:"extra,omitempty"`
-	Started time.Time        `json:"started"` // what is older was there before the session
+	Started time.Time        `json:"started"` // what is older was there before the session (Begin); zero for the session's first watcher, which says it
 	Mode    uint32           `json:"mode"`    // of the workspace then (st_mode), which the last sweep restores; 0: as it is now
 
 	// Known is what the first watcher of the session found (Set.Encode); nil for that one. A watcher that replaces a dead
@@ -146,7 +146,8 @@ func (w *Watcher) Run() error {
 	}
 	defer w.notify.close()
 	w.everything()
-	if err := (Record{Type: Ready, A: uint64(w.missed)}).Send(w.control); err != nil {
+	started := w.cfg.Started
+	if err := (Record{Ready, uint64(w.missed), uint64(started.Unix()), uint64(started.Nanosecond())}).Send(w.control); err != nil {
 		return err
 	}
 	fds := []unix.PollFd{{Fd: int32(w.notify.fd), Events: unix.POLLIN}, {Fd: int32(w.control.Fd()), Events: unix.POLLIN}}
