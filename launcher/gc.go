@@ -207,7 +207,9 @@ func collectKept() (removed []string, err error) {
 		// Not by the runtime folder: a sharness in a container may see this folder, and another /run.
 		dir := filepath.Join(quarantineRoot, e.Name())
 		if lock, err := lockDir(dir); err == nil && lock != nil {
-			_ = remove(dir) // stays when something lies in it
+			if removeQuarantine(dir) == nil {
+				removed = append(removed, dir)
+			}
 			lock.Close()
 		}
 	}
@@ -222,7 +224,7 @@ func removeSession(id string) error {
 			return err
 		}
 	}
-	os.Remove(filepath.Join(quarantineRoot, id)) // stays when something lies in it
+	_ = removeQuarantine(filepath.Join(quarantineRoot, id))
 	return os.RemoveAll(filepath.Join(runDir, id))
 }
 

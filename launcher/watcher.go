@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -30,13 +31,12 @@ type watcher struct {
 	onHint     func(uint64)
 	onReplaced func(int)
 
-	set     *protect.Set
-	last    protect.Record // of the last sweep
-	states  []string       // of the files behind set.Existing, to see what was replaced while nobody looked
-	dir     string         // of the quarantine
-	live    *os.File       // its lock: whoever has another /run knows by it that the session lives
-	started time.Time      // as the first process said, by the clock of the workspace's file system
-	mode    uint32         // of the workspace when the session started
+	set    *protect.Set
+	last   protect.Record // of the last sweep
+	states []string       // of the files behind set.Existing, to see what was replaced while nobody looked
+	quarantine
+	started time.Time // as the first process said, by the clock of the workspace's file system
+	mode    uint32    // of the workspace when the session started
 	record  *record
 	before  []byte // what earlier sessions found, encoded
 	keeper  *keeper
@@ -59,25 +59,21 @@ const watcherTime = 60 * time.Second
 // startWatcher returns when the set is known and watched. lost is told when the watcher cannot be kept.
 // goOn gives an error once somebody wants the start to end.
 func startWatcher(sp *spawner, s *Session, events *sink.Sender, end *os.File, onHint func(uint64), onReplaced func(int), lost func(error), goOn func() error) (*watcher, error) {
-	w := &watcher{sp: sp, s: s, events: events, end: end, onHint: onHint, onReplaced: onReplaced,
-		dir: filepath.Join(quarantineRoot, s.ID)}
+	w := &watcher{sp: sp, s: s, events: events, end: end, onHint: onHint, onReplaced: onReplaced}
 	if err := w.makeFolders(goOn); err != nil {
 		return nil, err
 	}
 	if err := w.remember(); err != nil {
-		w.stop()
-		return nil, err
+		return nil, errors.Join(err, w.stop())
 	}
 	var err error
 	if w.keeper, err = keep("sharness-watch", events, w.start, lost); err != nil {
-		w.stop()
-		return nil, err
+		return nil, errors.Join(err, w.stop())
 	}
 	// With protect: none nothing was looked for, so nothing is known that was not before.
 	if s.Manifest.Workspace.Protect != manifest.ProtectNone {
 		if err := w.keepRecord(goOn); err != nil {
-			w.stop()
-			return nil, err
+			return nil, errors.Join(err, w.stop())
 		}
 	}
 	for _, n := range w.set.Notes {
@@ -97,14 +93,13 @@ func (w *watcher) makeFolders(goOn func() error) error {
 		return err
 	}
 	defer unlock()
-	if w.live, err = makeQuarantine(w.dir, w.s.User); err != nil {
+	if w.quarantine, err = makeQuarantine(filepath.Join(quarantineRoot, w.s.ID), w.s.User); err != nil {
 		return fmt.Errorf("quarantine: %w", err)
 	}
 	if w.record, err = openRecord(protectedRoot, w.s.Workspace); err != nil {
-		os.Remove(w.dir)
-		w.live.Close()
+		return errors.Join(err, w.quarantine.close())
 	}
-	return err
+	return nil
 }
 
 func (w *watcher) keepRecord(goOn func() error) error {
@@ -135,7 +130,7 @@ func (w *watcher) remember() error {
 
 // start starts one process and waits until it watches.
 func (w *watcher) start() (*helperProcess, error) {
-	quarantine, err := os.Open(w.dir)
+	quarantine, err := os.Open(w.kept)
 	if err != nil {
 		return nil, fmt.Errorf("quarantine: %w", err)
 	}
@@ -185,7 +180,7 @@ func (w *watcher) config() (protect.Config, error) {
 	}
 	m := w.s.Manifest
 	c := protect.Config{Root: w.s.Workspace.Name(), Home: w.s.User.Home, Protect: m.Workspace.Protect, Extra: m.Workspace.ProtectExtra,
-		Started: w.started, Mode: w.mode, Before: w.before, LandlockABI: w.s.helperLandlockABI(), Seccomp: progs}
+		Started: w.started, Quarantine: w.kept, Mode: w.mode, Before: w.before, LandlockABI: w.s.helperLandlockABI(), Seccomp: progs}
 	if w.set == nil {
 		c.Mounts, err = mountsBelow(c.Root)
 		return c, err
@@ -343,10 +338,10 @@ var errWatcherGone = errors.New("protected paths: last sweep: sharness-watch is 
 
 // finish sweeps once more, now that nothing of the session can make a protected name, and ends the watcher. One that
 // dies over it gets one successor.
-func (w *watcher) finish() error {
-	defer w.stop()
+func (w *watcher) finish() (err error) {
+	defer func() { err = errors.Join(err, w.stop()) }()
 	w.keeper.release()
-	err := w.sweep()
+	err = w.sweep()
 	if !errors.Is(err, errWatcherGone) {
 		return err
 	}
@@ -382,8 +377,8 @@ func (w *watcher) sweep() error {
 // summary says at the end what the user would look for otherwise: files that are not where somebody put them. The folder
 // is counted and not the records, since a watcher that was started again begins at nothing.
 func (w *watcher) summary() (lines []string) {
-	if entries, err := os.ReadDir(w.dir); err == nil && len(entries) > 0 {
-		lines = append(lines, fmt.Sprintf("protected names were taken out of the workspace (%d in all: %s): %s", len(entries), named(entries), w.dir))
+	if entries, err := os.ReadDir(w.kept); err == nil && len(entries) > 0 {
+		lines = append(lines, fmt.Sprintf("protected names were taken out of the workspace (%d in all: %s): %s%s", len(entries), named(entries), w.kept, howToRead(entries)))
 	}
 	if w.last.B > 0 {
 		lines = append(lines, fmt.Sprintf("repositories made during the session: %d; look at their hooks and configuration before git runs there", w.last.B))
@@ -399,7 +394,7 @@ func named(entries []os.DirEntry) string {
 	var names []string
 	for _, e := range entries[:min(len(entries), maxNamed)] {
 		_, name, _ := strings.Cut(e.Name(), "-")
-		names = append(names, event.Escape(name))
+		names = append(names, event.Escape(strings.TrimSuffix(name, protect.Packed)))
 	}
 	if len(entries) > maxNamed {
 		names = append(names, event.Cut)
@@ -407,7 +402,15 @@ func named(entries []os.DirEntry) string {
 	return strings.Join(names, ", ")
 }
 
-func (w *watcher) stop() {
+// howToRead says it of what is an archive.
+func howToRead(entries []os.DirEntry) string {
+	if slices.ContainsFunc(entries, func(e os.DirEntry) bool { return strings.HasSuffix(e.Name(), protect.Packed) }) {
+		return " (read an archive with tar -tvf and tar -xOf)"
+	}
+	return ""
+}
+
+func (w *watcher) stop() error {
 	if w.keeper != nil {
 		w.keeper.release()
 	}
@@ -421,8 +424,7 @@ func (w *watcher) stop() {
 	if w.keeper != nil {
 		w.keeper.stop()
 	}
-	os.Remove(w.dir) // stays when something lies in it
-	w.live.Close()
+	return w.quarantine.close()
 }
 
 // errNoView says that the pid 1 of a domain is ending. It has left its mount namespace before its parent can reap it

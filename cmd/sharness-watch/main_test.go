@@ -143,7 +143,7 @@ func (s *session) watch(cfg protect.Config) {
 	}
 	// The filter of one instruction allows everything; which calls a helper may make is tested where filters are made.
 	allow := []byte{unix.BPF_RET | unix.BPF_K, 0, 0, 0, 0, 0, 0xff, 0x7f}
-	cfg.Root, cfg.LandlockABI, cfg.Seccomp = s.root, min(abi, confine.MaxLandlockABI), [][]byte{allow}
+	cfg.Root, cfg.Quarantine, cfg.LandlockABI, cfg.Seccomp = s.root, s.kept, min(abi, confine.MaxLandlockABI), [][]byte{allow}
 	err = json.NewEncoder(file).Encode(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -3,6 +3,8 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -63,5 +65,85 @@ os.rename("x", ".vscode")'`,
 				t.Errorf("left: %s", left)
 			}
 		})
+	}
+}
+
+// inQuarantine are names that were taken, each of which would start a program where the person goes there or types git.
+var inQuarantine = map[string]string{
+	"repository": `git init -q x; git -C x config core.fsmonitor "` + evil + `"; mv x .vscode`,
+	"bare": `git init -q --bare x; printf '[core]\nrepositoryformatversion = 0\nbare = false\nworktree = .\nfsmonitor = "touch '$PWD'/../PWNED; false"\n' >x/config
+mv x .vscode`,
+	"below":  `mkdir x; git init -q x/deep; git -C x/deep config core.fsmonitor "` + evil + `"; mv x .vscode`,
+	"locked": `git init -q x; git -C x config core.fsmonitor "` + evil + `"; chmod 0 x/.git/config; chmod 0 x/.git; mv x .vscode`,
+	"link":   `git init -q ../elsewhere; git -C ../elsewhere config core.fsmonitor "` + evil + `"; ln -s $PWD/../elsewhere .vscode`,
+}
+
+// entered is what a person does who looks for what was taken away, with a prompt that asks git.
+const entered = `chmod -R u+rwX ../kept; find ../kept/ -type d -o -type l | while read -r d; do (cd "$d" && git status --short) || true; done >/dev/null 2>&1`
+
+func testQuarantined(t *testing.T, kept string, sweep bool) {
+	for name, script := range inQuarantine {
+		t.Run(name, func(t *testing.T) {
+			s := start(t, `true`, kept)
+			s.sh(script + `; while [ -e .vscode -o -L .vscode ]; do :; done; rm -f ../PWNED`)
+			if sweep {
+				if r := s.sweep(); r.A == 0 || r.C != 0 {
+					t.Errorf("sweep: got %+v, want something taken and nothing failed", r)
+				}
+			}
+			s.sh(strings.ReplaceAll(entered, "../kept", s.kept))
+			_, err := os.Stat(filepath.Join(s.root, "../PWNED"))
+			if ran := err == nil; ran == sweep {
+				t.Errorf("a program of the session ran: %v", ran)
+			}
+			if sweep && name != "link" && !(name == "locked" && kept != "") && !strings.Contains(s.keptContents(), "PWNED") {
+				t.Error("the quarantine does not hold what was taken")
+			}
+		})
+	}
+}
+
+func TestSideDoor_FileGit_NothingInTheQuarantineRunsWhereThePersonEntersIt(t *testing.T) {
+	testQuarantined(t, "", true)
+}
+
+func TestSideDoor_FileGit_NothingInACopiedQuarantineRunsEither(t *testing.T) {
+	testQuarantined(t, shm, true)
+}
+
+// Before the end of a session its folder is root's: the rows above show something.
+func TestQuarantineOfARunningSessionWouldRunPrograms(t *testing.T) { testQuarantined(t, "", false) }
+
+func TestWhatWasPackedIsReadable(t *testing.T) {
+	s := start(t, `true`, "")
+	s.sh(`mkdir -p x/a/b; echo one >x/a/b/1; echo two >x/$(printf '\377\n"'); ln -s a/b x/l; mkfifo x/p; echo s >x/s; chmod 0000 x/s x/a; python3 -c 'print("x" * 200, end="")' >n
+mkdir x/$(cat n); echo long >x/$(cat n)/$(cat n); chmod 4755 x/$(cat n)/$(cat n); mv x .vscode; while [ -e .vscode ]; do :; done`)
+	if r := s.sweep(); r.A == 0 || r.C != 0 {
+		t.Errorf("sweep: got %+v", r)
+	}
+	want := "one\ntwo\nl -> a/b\ns\nlong\n755"
+	if got := s.sh(`f=$PWD/../kept/0000-.vscode.tar; mkdir ../read; cd ../read; tar -xf $f; cd 0000-.vscode; chmod u+rwx a; cat a/b/1; cat $(printf '\377')*
+find l -printf '%p -> %l\n'; chmod u+r s; cat s; test ! -e p; cat xxx*/x*; stat -c %a xxx*/x*`); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	s.await("an event that says where it is", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return slices.ContainsFunc(s.events, func(e event.Event) bool { return e.Data["kept"] == filepath.Join(s.kept, "0000-.vscode.tar") })
+	})
+}
+
+// A sparse file takes nothing on the disk, and its archive would.
+func TestSideDoor_FileConfig_SparseFileDoesNotFillTheDisk(t *testing.T) {
+	s := start(t, `true`, "")
+	s.sh(`mkdir x; truncate -s 1T x/f; mv x .vscode; while [ -e .vscode ]; do :; done`)
+	if r := s.sweep(); r.A == 0 || r.C != 0 {
+		t.Errorf("sweep: got %+v", r)
+	}
+	if n := s.keptBytes(); n > 64<<20 {
+		t.Errorf("the quarantine takes %d MiB", n>>20)
+	}
+	if left := s.sh(`ls -A ../kept`); left != "" {
+		t.Errorf("left: %s", left)
 	}
 }

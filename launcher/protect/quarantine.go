@@ -24,7 +24,7 @@ const (
 // errNotKept says that something was taken away and its content is gone.
 var errNotKept = errors.New("not kept: the quarantine is full, or it could not be read")
 
-// quarantine is a directory of the user outside the workspace.
+// quarantine is a directory of the user outside the workspace. Nobody but us comes there before the session has ended.
 type quarantine struct {
 	fd      int
 	n       int // names used
@@ -98,17 +98,21 @@ func (q *quarantine) drop(label string, budget *int) error {
 	return err
 }
 
-// trim measures everything once more, when nothing of the session writes any more to what was moved here, and removes
-// what is too much. left is what could not be removed.
-func (q *quarantine) trim() (removed, left []string) {
+// finish measures everything once more, when nothing of the session writes any more to what was moved here, removes what is
+// too much, and packs what is no file. left is what could not be removed, or packed, and why.
+func (q *quarantine) finish() (removed []string, left map[string]error) {
+	left = map[string]error{}
 	fd, err := openat(q.fd, "", unix.O_RDONLY|unix.O_DIRECTORY, beneath)
 	if err != nil {
-		return nil, []string{"."}
+		return nil, map[string]error{".": err}
 	}
 	list, more, err := readDir(fd, 4*maxKept)
 	unix.Close(fd)
-	if err != nil || more {
-		left = append(left, ".")
+	if more {
+		err = errTooMuch
+	}
+	if err != nil {
+		left["."] = err
 	}
 	slices.SortFunc(list, func(a, b dirent) int { return strings.Compare(a.name, b.name) }) // the first come stay
 	q.bytes = 0
@@ -116,12 +120,19 @@ func (q *quarantine) trim() (removed, left []string) {
 	for _, e := range list {
 		budget := maxTree
 		size, ok := sizeOf(q.fd, e.name, maxTreeDepth, &budget)
-		if ok && q.bytes+size <= maxKeptBytes {
+		fits := ok && q.bytes+size <= maxKeptBytes
+		if fits && e.typ != unix.DT_REG {
+			size, err = q.pack(e.name, maxKeptBytes-q.bytes)
+			if fits = !errors.Is(err, errTooMuch); fits && err != nil {
+				left[e.name] = err
+			}
+		}
+		if fits {
 			q.bytes += size
 			continue
 		}
 		if err := q.drop(e.name, &remove); err != nil {
-			left = append(left, e.name)
+			left[e.name] = err
 		} else {
 			removed = append(removed, e.name)
 		}
@@ -138,7 +149,9 @@ func (q *quarantine) take(dir int, name, hint string) (label string, err error) 
 		return "", err
 	}
 	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFREG, unix.S_IFDIR, unix.S_IFLNK:
+	case unix.S_IFREG:
+	case unix.S_IFDIR, unix.S_IFLNK:
+		label += Packed
 	default: // a FIFO, a socket or a whiteout has no content, and moving one needs more rights than removing it
 		if err := unix.Unlinkat(dir, name, 0); err != nil {
 			return "", err

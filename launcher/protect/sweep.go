@@ -41,18 +41,19 @@ func (w *Watcher) sweep() {
 	w.restoreMode()
 }
 
-// trim says what the quarantine was too small for after all.
+// trim packs the quarantine, and says what that was too small for after all.
 func (w *Watcher) trim() {
 	w.q.settle(time.Now())
-	removed, left := w.q.trim()
+	removed, left := w.q.finish()
 	for _, label := range removed {
-		w.report(event.Event{Type: event.FileQuarantined, Door: doorConfig, Layer: Layer, Data: map[string]any{"kept": "", "removed": event.Escape(label)},
+		w.report(event.Event{Type: event.FileQuarantined, Door: doorConfig, Layer: Layer, Data: map[string]any{"kept": "", "removed": w.kept(label)},
 			Detail: fmt.Sprintf("something that was taken away is not kept: the quarantine holds %d MiB and no more", maxKeptBytes>>20)}, "trim")
 	}
-	for _, label := range left {
+	for label, err := range left {
 		w.failed++
-		w.report(event.Event{Type: event.LayerOpen, Door: doorConfig, Layer: Layer, Data: map[string]any{"kept": event.Escape(label)},
-			Detail: "the quarantine holds more than it should, and this could not be removed from it"}, "trim left")
+		w.report(event.Event{Type: event.LayerOpen, Door: doorConfig, Layer: Layer, Data: map[string]any{"kept": w.kept(label)},
+			Detail: fmt.Sprintf("what was taken away could not be packed, or removed again: %v", err),
+			Hint:   &event.Hint{Person: "it may start programs when you enter its folder: look at it as another user, without your prompt"}}, "trim left")
 	}
 }
 

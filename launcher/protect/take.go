@@ -55,7 +55,7 @@ func (w *Watcher) take(rel string, door string) {
 	w.report(ev, key)
 }
 
-// removeAnyhow removes rel although somebody locked it, or a directory above.
+// removeAnyhow removes rel although somebody locked it, or a directory above. label says where it is kept.
 func (w *Watcher) removeAnyhow(rel string) (label string, err error) {
 	label, err = w.remove(rel)
 	// Again, a few times: a loop that changes the mode may win one race.
@@ -63,8 +63,14 @@ func (w *Watcher) removeAnyhow(rel string) (label string, err error) {
 		w.unlock(path.Join(rel, "x")) // rel too: moving a directory writes its ".."
 		label, err = w.remove(rel)
 	}
+	if label != "" {
+		label = w.kept(label)
+	}
 	return label, err
 }
+
+// kept is where what has a label lies when the session has ended.
+func (w *Watcher) kept(label string) string { return path.Join(w.cfg.Quarantine, label) }
 
 func (w *Watcher) remove(rel string) (string, error) {
 	dir, err := w.open(parent(rel), unix.O_PATH|unix.O_DIRECTORY)

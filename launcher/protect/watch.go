@@ -25,6 +25,9 @@ type Config struct {
 	Started time.Time        `json:"started"` // what is older was there before the session (Begin); zero for the session's first watcher, which says it
 	Mode    uint32           `json:"mode"`    // of the workspace then (st_mode), which the last sweep restores; 0: as it is now
 
+	// Quarantine is the path of the folder for what is taken away, as events tell it.
+	Quarantine string `json:"quarantine,omitempty"`
+
 	// Known is what the first watcher of the session found (Set.Encode); nil for that one. A watcher that replaces a dead
 	// one must not look anew: what appeared meanwhile would be taken for the user's own.
 	Known json.RawMessage `json:"known,omitempty"`
