@@ -35,7 +35,7 @@ var Rooms = []Room{
 	{Path: "bashserver", Ours: []string{"bashserver/redact", "bashserver/wire", "manifest", "event", "internal/confine", "internal/lean"}},
 
 	{Path: "launcher", Ours: []string{"manifest", "event", "event/sink", "bashserver/wire", "bashserver", "launcher/filter",
-		"launcher/host", "launcher/pin", "launcher/protect", "launcher/relay", "launcher/resolve", "launcher/stage", "launcher/tty",
+		"launcher/host", "launcher/mountinfo", "launcher/pin", "launcher/protect", "launcher/relay", "launcher/resolve", "launcher/stage", "launcher/tty",
 		"internal/confine", "internal/lean", "internal/sidedoor"},
 		// What it hands to the bash-server. The supervisor must not contain the face itself.
 		Borrows: map[string][]string{"bashserver": {"Config", "Env", "Secret", "MinSecret"}}},
