@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/sharness/sharness/event/sink"
@@ -289,11 +290,10 @@ func (s *Session) takeLock() error {
 	if err := os.MkdirAll(filepath.Join(runDir, "locks"), 0o711); err != nil {
 		return fmt.Errorf("session: %w", err)
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(int(s.Workspace.Fd()), &st); err != nil {
-		return refusef("workspace %s: %w", s.Workspace.Name(), err)
+	path, err := s.lockPath()
+	if err != nil {
+		return err
 	}
-	path := filepath.Join(runDir, "locks", fmt.Sprintf("%x-%x", st.Dev, st.Ino))
 	for {
 		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o600)
 		if err != nil {
@@ -301,9 +301,8 @@ func (s *Session) takeLock() error {
 		}
 		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 			if errors.Is(err, unix.EWOULDBLOCK) {
-				held := holder(f)
-				f.Close()
-				return refusef("workspace %s: another session works here%s; end it first, or work in another clone (git clone . ../copy)", s.Workspace.Name(), held)
+				defer f.Close()
+				return s.taken(f)
 			}
 			f.Close()
 			return fmt.Errorf("session: lock: %w", err)
@@ -317,6 +316,47 @@ func (s *Session) takeLock() error {
 		}
 		f.Close()
 	}
+}
+
+// lockPath is the name of the workspace's lock, whatever the workspace is called.
+func (s *Session) lockPath() (string, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(s.Workspace.Fd()), &st); err != nil {
+		return "", refusef("workspace %s: %w", s.Workspace.Name(), err)
+	}
+	return filepath.Join(runDir, "locks", fmt.Sprintf("%x-%x", st.Dev, st.Ino)), nil
+}
+
+func (s *Session) taken(lock *os.File) error {
+	return refusef("workspace %s: another session works here%s; end it first, or work in another clone (git clone . ../copy)", s.Workspace.Name(), holder(lock))
+}
+
+// checkFree looks whether a session holds the lock, without taking it: a session that starts now must not find it taken.
+func (s *Session) checkFree() error {
+	path, err := s.lockPath()
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("session: lock: %w", err)
+	}
+	defer f.Close()
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return fmt.Errorf("session: lock: %w", err)
+	}
+	locks, err := os.ReadFile("/proc/locks") // proc_locks(5): MAJOR:MINOR:INODE, the first two in hexadecimal
+	if err != nil {
+		return fmt.Errorf("session: locks: %w", err)
+	}
+	if strings.Contains(string(locks), fmt.Sprintf(" %02x:%02x:%d ", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino)) {
+		return s.taken(f)
+	}
+	return nil
 }
 
 // sign leaves in the lock whose it is, for a person who meets it. A session that was killed leaves that too, and its lock is nobody's.

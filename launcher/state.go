@@ -42,40 +42,21 @@ func (s *Session) checkState() error {
 			return err
 		}
 	}
-	return missingShare(s.Manifest, s.expand)
+	return CheckShares(s.Manifest)
 }
 
-// CheckShares refuses a manifest that shares or hides what is not in the state folder, as far as that can be seen without a session.
+// CheckShares refuses a manifest that shows commands, or hides from them, what is not in the state folder and no seed makes. A
+// name with a variable in it is passed over: the session's uid is chosen later.
 func CheckShares(m *manifest.Manifest) error {
 	if m.State == nil {
 		return nil
-	}
-	return missingShare(m, func(text string) (string, error) {
-		return strings.ReplaceAll(text, "{{state}}", m.State.Path), nil
-	})
-}
-
-// missingShare refuses what commands would be shown of the state, and is not there when the session starts. A name that still
-// has a variable in it is passed over.
-func missingShare(m *manifest.Manifest, expand func(string) (string, error)) error {
-	var seeds []string
-	for _, sd := range m.State.Seed {
-		path, err := expand(sd.Path)
-		if err != nil {
-			return &Refused{err}
-		}
-		seeds = append(seeds, filepath.Clean(path))
 	}
 	for _, part := range []struct {
 		key  string
 		list []string
 	}{{"sandbox.share", m.Sandbox.Share}, {"sandbox.hide", m.Sandbox.Hide}} {
-		for _, name := range part.list {
-			rel, err := expand(name)
-			if err != nil {
-				return &Refused{err}
-			}
-			seeded := slices.ContainsFunc(seeds, func(s string) bool { return below(s, filepath.Clean(rel)) })
+		for _, rel := range part.list {
+			seeded := slices.ContainsFunc(m.State.Seed, func(sd manifest.Seed) bool { return below(filepath.Clean(sd.Path), filepath.Clean(rel)) })
 			path := filepath.Join(m.State.Path, rel)
 			if _, err := os.Lstat(path); seeded || strings.Contains(rel, "{{") || !errors.Is(err, os.ErrNotExist) {
 				continue

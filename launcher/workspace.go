@@ -97,14 +97,23 @@ func (s *Session) checkWorkspace() error {
 	return nil
 }
 
-// CheckWorkspace says whether a session of m could have its workspace at path, by the rules that do not need the session.
-func CheckWorkspace(m *manifest.Manifest, path string) error {
+// CheckWorkspace says whether a session of m, which lies in file, could have its workspace at path, by the rules that do not need
+// the session. Without a file, m is none in particular.
+func CheckWorkspace(m *manifest.Manifest, file, path string) error {
 	s, err := openSession(m, path, nil)
 	if err != nil {
 		return err
 	}
-	s.Close()
-	return nil
+	defer s.Close()
+	if file != "" {
+		if err := s.checkOwners(file); err != nil {
+			return err
+		}
+		if err := s.checkState(); err != nil {
+			return err
+		}
+	}
+	return s.checkFree()
 }
 
 // MissingTrees are those under read that the host does not have. They show nothing.

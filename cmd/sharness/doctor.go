@@ -73,11 +73,14 @@ a manifest are as they were pinned is for sharness manifest check.`,
 func diagnose(workspace, file string) (*diagnosis, error) {
 	var m *manifest.Manifest
 	if file != "" {
-		d, _, err := loadManifest(file)
+		d, path, err := loadManifest(file)
 		if err != nil {
 			return nil, refuse("doctor: %w", err)
 		}
 		m = d.Manifest()
+		if file, err = filepath.Abs(path); err != nil {
+			return nil, refuse("doctor: manifest %s: %w", path, err)
+		}
 	}
 	paths, err := probePaths(workspace, m)
 	if err != nil {
@@ -99,16 +102,16 @@ func diagnose(workspace, file string) (*diagnosis, error) {
 	if err := decision.Err(); err != nil {
 		d.Starts, d.Why = false, err.Error()
 	}
-	d.place(m, workspace)
+	d.place(m, file, workspace)
 	return d, nil
 }
 
 // place adds what has to do with where a session would work, and not with what the host can do.
-func (d *diagnosis) place(m *manifest.Manifest, workspace string) {
+func (d *diagnosis) place(m *manifest.Manifest, file, workspace string) {
 	if m == nil {
 		m = &manifest.Manifest{}
 	}
-	if err := launcher.CheckWorkspace(m, workspace); err != nil {
+	if err := launcher.CheckWorkspace(m, file, workspace); err != nil {
 		d.Refused = append(d.Refused, err.Error())
 		if d.Starts {
 			d.Starts, d.Why = false, err.Error()
