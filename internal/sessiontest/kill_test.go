@@ -235,7 +235,10 @@ while :; do sharness-bash -c 'sleep 1'; done`)
 			t.Fatalf("the orchestrator does not begin\n%s", x.stderr)
 		}
 	}
+	id, uid := x.id()
 	x.stop()
+	discardKept(id)
+	s.wantNoTrace(id, uid)
 	if code := x.cmd.ProcessState.ExitCode(); code != 137 || !strings.Contains(x.stderr.String(), "did not end within") {
 		t.Errorf("exit %d, want 137 and a word about it\n%s", code, x.stderr)
 	}
