@@ -16,7 +16,7 @@ func newGCCmd() *cobra.Command {
 		Use:   "gc",
 		Short: "Remove what sessions that were killed have left",
 		Long: `gc removes runtime folders and empty cgroups of sessions whose supervisor is gone. A session that runs is not
-touched. The folder of a prove that was killed goes too. What was quarantined stays: it is yours, in /var/lib/sharness/quarantine.`,
+touched. The folder of a prove that was killed goes too. What was quarantined stays, in /var/lib/sharness/quarantine.`,
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if os.Geteuid() != 0 {

@@ -20,7 +20,7 @@ func TestGCRemovesWhatAKilledSessionLeftBeforeTheLastBoot(t *testing.T) {
 	const kept, id = "/var/lib/sharness/quarantine", name + "-dead"
 	empty, full := filepath.Join(kept, id), filepath.Join(kept, id+"-full")
 	written := "/var/lib/sharness/protected/path-" + id + ".json.new"
-	for _, dir := range []string{empty, filepath.Join(full, "taken"), filepath.Dir(written)} {
+	for _, dir := range []string{filepath.Join(empty, "RANDOM"), filepath.Join(full, "RANDOM", "taken"), filepath.Dir(written)} {
 		if err := os.MkdirAll(dir, 0o711); err != nil {
 			t.Fatal(err)
 		}
