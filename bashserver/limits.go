@@ -24,8 +24,8 @@ var limits = []limit{
 	{wire.LimitCPU, "cpu", "sandbox.cpu", "the command was slowed down by its limit of %s of a processor", "", false},
 	{wire.LimitTmp, "tmp", "sandbox.tmp", "the private folders (/tmp, /var/tmp, /dev/shm and HOME) are full: together they hold %s; write large files to the workspace", "", true},
 	{wire.LimitFileSize, "file_size", "sandbox.file_size", "a write was refused: no file may grow beyond the limit of %s; write several smaller ones", "", true},
-	{wire.LimitSessionPids, "session_pids", "session.pids", "a process could not be started: the limit of %s processes of all commands of the session is reached; wait for other commands", ", or end jobs (sharness-bash --jobs)", true},
-	{wire.LimitSessionMemory, "session_memory", "session.memory", "a process was killed: the limit of %s of memory of all commands of the session is reached; wait for other commands", ", or end jobs (sharness-bash --jobs)", true},
+	{wire.LimitSessionPids, "session_pids", "session.pids", "a process could not be started: the limit of %s processes of all commands of the session is reached; wait for other commands", ", or let the agent itself end jobs (sharness-bash --jobs)", true},
+	{wire.LimitSessionMemory, "session_memory", "session.memory", "a process was killed: the limit of %s of memory of all commands of the session is reached; wait for other commands", ", or let the agent itself end jobs (sharness-bash --jobs)", true},
 }
 
 // limitNames are those of a set of bits.
