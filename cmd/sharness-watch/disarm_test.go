@@ -124,8 +124,34 @@ var laterRepositories = map[string]struct{ prepare, first, second string }{
 		`mkdir n; git init -q n; git -C n commit -q --allow-empty -m x; mv n/.git/HEAD n/.git/objects n/.git/refs x; git update-index --add --cacheinfo 160000,$(git -C n rev-parse HEAD 2>/dev/null || cat x/refs/heads/*),docs`},
 	"configuration in no repository": {``, `git init -q docs; git -C docs commit -q --allow-empty -m x; mkdir x; printf '[core]\nrepositoryformatversion = 0\nbare = false\nfsmonitor = "touch '$PWD'/../PWNED; false"\n' > x/config`,
 		`C=$(git -C docs rev-parse HEAD); mv docs/.git n; echo "gitdir: ../x" > docs/.git; git update-index --add --cacheinfo 160000,$C,docs; cp -r n/HEAD n/objects n/refs x`},
+	"configuration of a .git":          {``, `mkdir -p docs/.git; ` + written("docs/.git"), completed("docs/.git") + index("docs")},
+	"configuration of a module":        {``, `mkdir -p .git/modules/x docs; ` + written(".git/modules/x"), completed(".git/modules/x") + `echo "gitdir: ../.git/modules/x" > docs/.git; ` + index("docs")},
+	"configuration of a nested module": {``, `mkdir -p .git/modules/a/b/c docs; ` + written(".git/modules/a/b/c"), completed(".git/modules/a/b/c") + `echo "gitdir: ../.git/modules/a/b/c" > docs/.git; ` + index("docs")},
+	"configuration of a worktree":      {``, `mkdir -p .git/worktrees/x docs; ` + written(".git/worktrees/x"), completed(".git/worktrees/x") + `echo "gitdir: ../.git/worktrees/x" > docs/.git; ` + index("docs")},
+	"configuration beside a bare repository": {`git init -q --bare docs`, `true`,
+		`mkdir ../state.git; ` + written("../state.git") + completed("../state.git") + `echo "gitdir: ../../state.git" > docs/.git; ` + index("docs")},
+	"configuration behind a later link": {`mkdir node_modules docs`, `mkdir node_modules/x node_modules/sub; ` + completed("node_modules/x") + `cp .git/config node_modules/x; echo "gitdir: ../x" > node_modules/sub/.git`,
+		`mkdir ../state.git; ` + written("../state.git") + completed("../state.git") + `rm -r node_modules/x; ln -s ../../state.git node_modules/x; ` + index("node_modules/sub")},
+	"configuration for a worktree out of reach": {`git config core.hooksPath .githooks; mkdir node_modules docs`, `git worktree add -q --detach node_modules/wt`,
+		`(mkdir node_modules/wt/.githooks; printf '#!/bin/sh\ntouch "'$PWD'/../PWNED"\n' > node_modules/wt/.githooks/post-index-change; chmod 755 node_modules/wt/.githooks/*) 2>/dev/null || true; touch -d 2001-01-01 node_modules/wt/f; ` + index("node_modules/wt")},
+	"configuration's hook of another repository": {`git config core.hooksPath .githooks; mkdir docs`, `git init -q r; mkdir r/.githooks; printf '#!/bin/sh\ntouch "'$PWD'/../PWNED"\n' > r/.githooks/post-index-change; chmod 755 r/.githooks/*`,
+		`git worktree add -q --detach wt; mkdir wt/.githooks; cp -p r/.githooks/* wt/.githooks; touch -d 2001-01-01 wt/f; ` + index("wt")},
 	"hooks of a new worktree": {`git config core.hooksPath .husky/_`, `true`,
-		`mkdir -p gw docs/.husky/_; cp .git/HEAD .git/index gw; echo ../.git > gw/commondir; rm -rf docs/.git; echo "gitdir: ../gw" > docs/.git; printf '#!/bin/sh\ntouch "'$PWD'/../PWNED"\n' > docs/.husky/_/post-index-change; chmod 755 docs/.husky/_/*; echo y > docs/f; touch -d 2001-01-01 docs/f`},
+		`mkdir -p gw docs/.husky/_; cp .git/HEAD .git/index gw; echo ../.git > gw/commondir; rm -rf docs/.git; echo "gitdir: ../gw" > docs/.git; printf '#!/bin/sh\ntouch "'$PWD'/../PWNED"\n' > docs/.husky/_/post-index-change; chmod 755 docs/.husky/_/*; cp f docs/f; touch -d 2001-01-01 docs/f`},
+}
+
+// written is a script that makes a configuration which runs a program, completed one that makes the rest of a git directory,
+// index one that makes a gitlink.
+func written(dir string) string {
+	return `printf '[core]\nrepositoryformatversion = 0\nbare = false\nfsmonitor = "touch '$PWD'/../PWNED; false"\n' > ` + dir + `/config; `
+}
+
+func completed(dir string) string {
+	return `mkdir ` + dir + `/objects ` + dir + `/refs; echo "ref: refs/heads/main" > ` + dir + `/HEAD; `
+}
+
+func index(dir string) string {
+	return `git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),` + dir
 }
 
 func TestSideDoor_FileGit_WhatOneSessionPreparesRunsNothingAfterTheNext(t *testing.T) {
@@ -194,6 +220,44 @@ func TestSweepKeepsTheHooksOfAnHonestWorktree(t *testing.T) {
 		t.Errorf("got %+v, want nothing taken", r)
 	}
 	s.sh(`test -x wt/.githooks/pre-commit && git -C wt status --short`)
+}
+
+// husky 9 runs the scripts beside _, whatever their mode. Those that a worktree of the user's has may stay.
+func TestSideDoor_FileGit_ScriptsOfHuskyInANewWorktreeAreTheUsers(t *testing.T) {
+	s := start(t, `git init -q . && mkdir -p .husky/_ && echo true > .husky/pre-commit && echo true > .husky/_/h && git add -f . && git commit -q -m x && git config core.hooksPath .husky/_ && sleep 0.1`, "")
+	s.sh(`git worktree add -q --detach wt; echo evil > wt/.husky/post-checkout`)
+	s.sweep()
+	if got := s.sh(`cd wt/.husky; echo *; git status --short`); got != "_ pre-commit" {
+		t.Errorf("left: %q", got)
+	}
+}
+
+// Remotes may stand in files beside the configuration.
+func TestSideDoor_FileGit_FilesOfRemotesAreTaken(t *testing.T) {
+	s := start(t, `git init -q .`, "")
+	s.sh(`git init -q r; mkdir -p x .git/remotes r/.git/branches; echo foo::bar > r/.git/branches/origin; echo "URL: foo::bar" > .git/remotes/origin; echo foo::bar > x/y; sleep 0.1`)
+	s.sweep()
+	s.next()
+	s.sh(`rm -rf r/.git/remotes; mv x r/.git/remotes`)
+	s.sweep()
+	if got := s.sh(`find . -path '*/branches/*' -o -path '*/remotes/*'`); got != "" {
+		t.Errorf("left: %q", got)
+	}
+}
+
+// A next session could not take such a path.
+func TestSideDoor_FileGit_PathThatIsTooLongForTheNextSessionIsTaken(t *testing.T) {
+	s := start(t, `git init -q .`, "")
+	s.sh(`python3 -c '
+import os
+n, w = "d" * 250, os.getcwd()
+for i in range(10): os.mkdir(n); os.chdir(n)
+os.mkdir("sub"); f = os.open("sub/.git", os.O_CREAT | os.O_WRONLY); os.write(f, ("gitdir: ../" + "/".join(["e" * 250] * 8) + "\n").encode())
+for i in range(8): os.mkdir("e" * 250); os.chdir("e" * 250)'`)
+	if r := s.sweep(); r.A != 1 || r.C != 0 {
+		t.Errorf("got %+v, want the .git taken", r)
+	}
+	s.next()
 }
 
 // The file .jj/repo of a workspace of Jujutsu's is the path of its repository.

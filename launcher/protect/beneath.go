@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -204,4 +206,13 @@ func typeOf(dir int, name string, typ byte) byte {
 		return byte(st.Mode & unix.S_IFMT >> 12) // IFTODT of dirent.h
 	}
 	return typ
+}
+
+// complete says whether git takes dir for a git directory, or for a part of one: objects and refs are enough, since HEAD may
+// lie in another that names this one its commondir.
+func (t tree) complete(dir string) bool {
+	is := func(names ...string) bool {
+		return !slices.ContainsFunc(names, func(name string) bool { _, err := t.lstat(path.Join(dir, name)); return err != nil })
+	}
+	return is("objects", "refs") || is("HEAD", "commondir")
 }

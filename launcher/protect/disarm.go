@@ -24,12 +24,38 @@ const minimalConfig = "[core]\n\trepositoryformatversion = 0\n"
 // A directory counts with objects and refs alone: HEAD may lie in another one, whose commondir names this. A linked
 // worktree's has HEAD and commondir, and a config.worktree. One that a new .git names counts whatever it holds (newDotGit).
 func (w *Watcher) disarm(l listing) {
-	if w.cfg.Protect == manifest.ProtectNone || w.gitDirs[l.dir] || !(l.has("objects") && l.has("refs") || l.has("HEAD") && l.has("commondir")) {
+	if w.cfg.Protect == manifest.ProtectNone {
 		return
 	}
+	if w.gitDirs[l.dir] {
+		w.disarmRemotes(l.dir, false)
+	}
+	complete := l.has("objects") && l.has("refs") || l.has("HEAD") && l.has("commondir")
+	if w.whole[l.dir] || !complete && !w.mayBecome(l.dir) {
+		return
+	}
+	w.like[l.dir] = true
 	var st unix.Stat_t
 	moved := unix.Fstat(l.fd, &st) == nil && w.isNew(st) // a rename or a new name in it; what lies in it may be older
-	w.disarmDir(l.dir, moved)
+	w.disarmDir(l.dir, moved || !complete)
+}
+
+// mayBecome says whether dir is a place that the next session takes for a git directory, whatever lies in it: what is none
+// yet would be protected there as it is, and one name later git obeys it.
+func (w *Watcher) mayBecome(dir string) bool {
+	if path.Base(dir) == ".git" || w.gitDirs[dir] {
+		return true
+	}
+	const levels = 5 // modules looks four folders deep
+	for i, above := 0, parent(dir); i < levels && above != ""; i, above = i+1, parent(above) {
+		g := parent(above)
+		switch name := path.Base(above); {
+		case name != "modules" && (name != "worktrees" || i > 0):
+		case w.gitDirs[g] || w.like[g]:
+			return true
+		}
+	}
+	return false
 }
 
 // disarmDir disarms a git directory. moved: what lies in it counts as new.
@@ -38,7 +64,16 @@ func (w *Watcher) disarmDir(dir string, moved bool) {
 		w.disarmConfig(path.Join(dir, name), moved)
 	}
 	w.disarmHooks(path.Join(dir, "hooks"), moved, nil)
+	w.disarmRemotes(dir, moved)
 	w.common(dir, moved)
+}
+
+// disarmRemotes takes the files that name remotes beside the configuration: git reads them still, and writes none for long.
+func (w *Watcher) disarmRemotes(dir string, moved bool) {
+	for _, name := range []string{"remotes", "branches"} {
+		w.takeFiles(path.Join(dir, name), files{moved: moved, all: true,
+			detail: "a file of a git directory named a remote, which can start programs: it was moved to the quarantine"})
+	}
 }
 
 // common follows the commondir of a git directory that was not known at the start. Where it leads is disarmed too; what
@@ -50,29 +85,62 @@ func (w *Watcher) common(dir string, moved bool) {
 		w.notThere(rel, err, doorGit)
 		return
 	}
-	if !moved && !w.isNew(st) {
-		return
-	}
 	target, ok := w.named(rel, "")
-	if !ok || target == dir {
+	switch {
+	case ok && target != dir:
+		w.disarmNamed(target)
+	case moved || w.isNew(st):
 		w.takeFrom(rel, "a new git directory takes its configuration from outside the workspace, or from no folder: what names it was moved to the quarantine")
+	default:
+		w.takeLinkTo(rel, "")
+	}
+}
+
+// takeLinkTo takes a new link on the way that an older file of git's describes. A link of the user's is followed no further.
+func (w *Watcher) takeLinkTo(rel, prefix string) {
+	name, err := w.readlink(rel)
+	if text, rerr := w.readFile(rel, 64<<10); rerr == nil {
+		name, err = strings.TrimPrefix(strings.TrimRight(string(text), "\r\n"), prefix), nil
+	}
+	if err != nil || strings.ContainsFunc(name, control) {
 		return
 	}
-	w.disarmNamed(target)
+	at, abs := strings.CutPrefix(name, strings.TrimSuffix(w.cfg.Root, "/")+"/")
+	on := parent(rel)
+	if abs {
+		on = ""
+	} else if path.IsAbs(name) {
+		return
+	}
+	for part := range strings.SplitSeq(at, "/") {
+		switch on = path.Join(on, part); {
+		case on == "." || on == ".." || strings.HasPrefix(on, "../"):
+			return
+		case part == "..":
+			continue
+		}
+		st, err := w.lstat(on)
+		if err != nil {
+			return
+		}
+		if kindOf(st.Mode) == Link {
+			if w.isNew(st) {
+				w.takeFrom(on, "a new link stood where git goes to a git directory: it was moved to the quarantine")
+			}
+			return
+		}
+	}
 }
 
 // disarmNamed disarms what a new file of git's names. One that is no git directory at all may become one in the next session:
 // what lies in it counts as new, however old it is. One that is complete and was not touched is somebody's from before.
 func (w *Watcher) disarmNamed(dir string) {
-	if w.gitDirs[dir] || w.followed[dir] {
+	if w.whole[dir] || w.followed[dir] {
 		return
 	}
 	w.followed[dir] = true
 	st, err := w.lstat(dir)
-	is := func(names ...string) bool {
-		return !slices.ContainsFunc(names, func(name string) bool { _, err := w.lstat(path.Join(dir, name)); return err != nil })
-	}
-	w.disarmDir(dir, err != nil || w.isNew(st) || !is("objects", "refs") && !is("HEAD", "commondir"))
+	w.disarmDir(dir, err != nil || w.isNew(st) || !w.complete(dir))
 }
 
 // named is the folder of the workspace that a file of git's names after prefix, reached by no link.
@@ -98,11 +166,12 @@ func (w *Watcher) named(rel, prefix string) (dir string, ok bool) {
 	if dir = path.Clean(strings.TrimLeft(below, "/")); dir == "." {
 		dir = ""
 	}
-	return dir, true
+	return dir, dir == "" || checkRel(dir) == nil // too long, the next session could not start
 }
 
-// newDotGit looks at what a .git of the session makes of the folder around it. A file or a link may lead git anywhere: to
+// newDotGit looks at what a .git that was not protected makes of the folder around it. A file or a link may lead git anywhere: to
 // the state, which is the user's own too, into the quarantine, or to a folder that becomes a repository in the next session.
+// One that is older may mean something else since: by a link on the way, or by hooks beside it.
 func (w *Watcher) newDotGit(l listing) {
 	rel := path.Join(l.dir, ".git")
 	if w.cfg.Protect == manifest.ProtectNone || w.tops[l.dir] || !l.has(".git") {
@@ -113,14 +182,15 @@ func (w *Watcher) newDotGit(l listing) {
 		w.notThere(rel, err, doorGit)
 		return
 	}
-	if !w.isNew(st) {
-		return
-	}
-	dir := rel
+	dir, fresh := rel, w.isNew(st)
 	if kindOf(st.Mode) != Dir {
 		var ok bool
 		if dir, ok = w.named(rel, "gitdir: "); !ok {
-			w.takeFrom(rel, "a new .git leads out of the workspace, or to no folder, or by a link: it was moved to the quarantine")
+			if fresh {
+				w.takeFrom(rel, "a new .git leads out of the workspace, or to no folder, or by a link: it was moved to the quarantine")
+			} else {
+				w.takeLinkTo(rel, "gitdir: ")
+			}
 			return
 		}
 		w.disarmNamed(dir)
@@ -141,7 +211,11 @@ func (w *Watcher) newDotGit(l listing) {
 			w.takeFrom(on, "a new worktree had a link where git would look for hooks: it was moved to the quarantine")
 			continue
 		}
-		w.disarmHooks(folder, true, func(name string) bool { return w.hasHook(hooks, folder, name) })
+		w.disarmHooks(folder, fresh, func(name string) bool { return w.hasHook(dir, path.Join(hooks, name), path.Join(folder, name), 0o111) })
+		if path.Base(hooks) == "_" { // husky 9: what lies there runs the scripts beside it, whatever their mode
+			hooks, folder := path.Dir(hooks), parent(folder)
+			w.takeFiles(folder, files{moved: fresh, all: true, detail: hookDetail, keep: func(name string) bool { return w.hasHook(dir, path.Join(hooks, name), path.Join(folder, name), 0) }})
+		}
 	}
 }
 
@@ -159,22 +233,51 @@ func (w *Watcher) linkOn(rel string) string {
 	return ""
 }
 
-// hasHook says whether a worktree that was there at the start has the same hook: one that git checked out again may stay.
-func (w *Watcher) hasHook(hooks, folder, name string) bool {
-	got, err := w.readFile(path.Join(folder, name), maxConfig)
-	if err != nil {
+// maxCompared bounds how many files of worktrees are compared with others: each new one with those of each that was there.
+const maxCompared = 20000
+
+// hasHook says whether a worktree of the same git directory, that was there at the start, has the same file at rel below its top,
+// with one of the bits of mode: what git checked out again may stay.
+func (w *Watcher) hasHook(gitDir, rel, at string, mode uint32) bool {
+	st, err := w.lstat(at)
+	if err != nil || kindOf(st.Mode) != File || st.Size > maxConfig {
 		return false
 	}
-	for top := range w.tops {
-		own := path.Join(top, hooks, name)
-		if st, err := w.lstat(own); err != nil || w.isNew(st) {
+	for _, top := range w.worktrees(gitDir) {
+		if w.compared++; w.compared > maxCompared {
+			return false
+		}
+		own := path.Join(top, rel)
+		was, err := w.lstat(own)
+		if err != nil || w.isNew(was) || was.Size != st.Size || mode != 0 && was.Mode&mode == 0 {
 			continue
 		}
-		if want, err := w.readFile(own, maxConfig); err == nil && bytes.Equal(got, want) {
+		want, err := w.readFile(own, maxConfig)
+		got, gerr := w.readFile(at, maxConfig)
+		if err == nil && gerr == nil && bytes.Equal(got, want) {
 			return true
 		}
 	}
 	return false
+}
+
+// worktrees are the tops of the worktrees of a git directory that were there at the start.
+func (w *Watcher) worktrees(gitDir string) []string {
+	if list, ok := w.shares[gitDir]; ok {
+		return list
+	}
+	list := []string{}
+	for _, r := range w.known {
+		dir := r.GitDir
+		if shared, ok := w.named(path.Join(dir, "commondir"), ""); ok {
+			dir = shared
+		}
+		if w.tops[r.Rel] && !r.Outside && dir == gitDir {
+			list = append(list, r.Rel)
+		}
+	}
+	w.shares[gitDir] = list
+	return list
 }
 
 func (w *Watcher) disarmConfig(rel string, moved bool) {
@@ -230,17 +333,31 @@ func (w *Watcher) write(rel, text string) {
 	}
 }
 
+const hookDetail = "a new repository had a hook, which git would have run: it was moved to the quarantine"
+
 // disarmHooks takes each hook that git would run, and hooks that is not a folder. keep, if it is set, says which may stay.
 func (w *Watcher) disarmHooks(rel string, moved bool, keep func(name string) bool) {
+	w.takeFiles(rel, files{moved: moved, keep: keep, detail: hookDetail})
+}
+
+// files says which files of a folder takeFiles takes.
+type files struct {
+	moved  bool                   // what lies in it counts as new
+	all    bool                   // those that nobody can execute, too
+	keep   func(name string) bool // nil: none stays
+	detail string
+}
+
+// takeFiles takes the new files and links of a folder, and what is no folder in its place.
+func (w *Watcher) takeFiles(rel string, f files) {
 	st, err := w.lstat(rel)
 	if err != nil {
 		w.notThere(rel, err, doorGit)
 		return
 	}
-	const detail = "a new repository had a hook, which git would have run: it was moved to the quarantine"
 	if kindOf(st.Mode) != Dir {
-		if moved || w.isNew(st) {
-			w.takeFrom(rel, detail)
+		if f.moved || w.isNew(st) {
+			w.takeFrom(rel, f.detail)
 		}
 		return
 	}
@@ -250,24 +367,25 @@ func (w *Watcher) disarmHooks(rel string, moved bool, keep func(name string) boo
 		return
 	}
 	defer unix.Close(fd)
-	moved = moved || w.isNew(st)
+	moved := f.moved || w.isNew(st)
 	list, more, _ := readDir(fd, 1024)
 	if more { // nobody has so many: all of them
-		w.takeFrom(rel, detail)
+		w.takeFrom(rel, f.detail)
 		return
 	}
 	for _, e := range list {
 		var st unix.Stat_t
 		err := unix.Fstatat(fd, e.name, &st, unix.AT_SYMLINK_NOFOLLOW)
-		runs := e.typ == unix.DT_LNK || e.typ == unix.DT_REG && st.Mode&0o111 != 0
-		if err == nil && runs && !strings.HasSuffix(e.name, ".sample") && (moved || w.isNew(st)) && !(keep != nil && keep(e.name)) {
-			w.takeFrom(path.Join(rel, e.name), detail)
+		runs := e.typ == unix.DT_LNK || e.typ == unix.DT_REG && (f.all || st.Mode&0o111 != 0)
+		if err == nil && runs && !strings.HasSuffix(e.name, ".sample") && (moved || w.isNew(st)) && (f.keep == nil || !f.keep(e.name)) {
+			w.takeFrom(path.Join(rel, e.name), f.detail)
 		}
 	}
 }
 
 // takeFrom is take for what belongs to a repository of the session.
 func (w *Watcher) takeFrom(rel, detail string) bool {
+	delete(w.existing, rel) // or what we do here would be told as done from outside
 	label, err := w.removeAnyhow(rel)
 	ev := event.Event{Type: event.FileQuarantined, Door: doorGit, Layer: Layer, Target: w.target(rel), Detail: detail,
 		Data: map[string]any{"kept": label}, Hint: &event.Hint{Person: "read it in the quarantine and put it back if you want it"}}

@@ -2,6 +2,7 @@ package protect
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"runtime"
@@ -69,7 +70,11 @@ func Discover(root *os.File, opts Options) (*Set, error) {
 	}
 	slices.SortFunc(b.repos, func(a, b Repo) int { return strings.Compare(a.Rel+"\x00"+a.GitDir, b.Rel+"\x00"+b.GitDir) })
 	slices.Sort(b.hooks)
-	s := &Set{Repos: b.repos, Sockets: b.sockets, Hooks: b.hooks, Notes: b.notes}
+	var gitDirs []GitDir
+	for _, dir := range slices.Sorted(maps.Keys(b.gitDirs)) {
+		gitDirs = append(gitDirs, GitDir{dir, !b.complete(dir)})
+	}
+	s := &Set{Repos: b.repos, GitDirs: gitDirs, Sockets: b.sockets, Hooks: b.hooks, Notes: b.notes}
 	s.Existing, s.Absent = collect(b.entries, b.absent)
 	return s, s.check()
 }
@@ -80,15 +85,17 @@ func (b *builder) mountPoints() {
 		if checkRel(rel) != nil {
 			continue
 		}
-		fd, err := openat(b.root, rel, unix.O_PATH, beneath)
-		if err != nil {
-			continue // gone, or in a folder that nobody enters
-		}
-		var st unix.Stat_t
-		err = unix.Fstat(fd, &st)
-		unix.Close(fd)
+		// Its file system is asked nothing: one that does not answer, such as FUSE without its daemon, has a place as well.
+		fd, err := openat(b.root, rel, unix.O_PATH|unix.O_DIRECTORY, beneath)
 		if err == nil {
-			b.shut(rel, kindOf(st.Mode))
+			unix.Close(fd)
+		}
+		switch err {
+		case unix.ENOENT: // gone
+		case unix.ENOTDIR:
+			b.shut(rel, File)
+		default: // Attach knows the kind for certain
+			b.shut(rel, Dir)
 		}
 	}
 }
@@ -114,7 +121,17 @@ func (b *builder) again() {
 			continue
 		}
 		b.found(r)
-		b.gitDir(r.GitDir, r.Rel)
+		b.gitDir(r.GitDir, r.Rel, false)
+		if r.Rel == r.GitDir {
+			b.noDotGit(r.Rel)
+		}
+	}
+}
+
+// noDotGit has a .git watched in a bare repository, where git would look first.
+func (b *builder) noDotGit(dir string) {
+	if _, err := b.lstat(path.Join(dir, ".git")); err == unix.ENOENT {
+		b.protect(dir, ".git")
 	}
 }
 
@@ -144,7 +161,8 @@ func (b *builder) search(repositories bool) {
 		}
 		if b.isBare(l.dir) {
 			b.found(Repo{Rel: l.dir, GitDir: l.dir})
-			b.gitDir(l.dir, l.dir)
+			b.gitDir(l.dir, l.dir, false)
+			b.noDotGit(l.dir)
 		}
 	})
 	if cut && !repositories {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sharness/sharness/manifest"
 )
@@ -195,5 +196,22 @@ func TestSideDoor_FileGit_FolderThatCannotBeListedIsReadOnly(t *testing.T) {
 	wantModes(t, s, map[string]string{"d": "ro dir"})
 	if r := view(t, root, s, `git init -q d/own/r || exit 7`); r.Exit != 7 {
 		t.Errorf("a repository was made in it: %+v", r)
+	}
+}
+
+// A session can put a repository into a folder of hooks: that makes it no worktree to be spared.
+func TestSideDoor_FileGit_FolderOfHooksIsReadOnlyWithARepositoryInIt(t *testing.T) {
+	root := workspace(t, `git init -q . && echo x > f && git add f && git commit -q -m x && git config core.hooksPath .githooks && git worktree add -q --detach z/wt && git init -q --bare z/wt/.githooks/r && mkdir a && echo "gitdir: ../z/wt/.githooks/r" > a/.git`)
+	wantModes(t, discover(t, Options{Root: root}), map[string]string{"z/wt/.githooks": "ro dir"})
+}
+
+// Git reads one commondir, and no chain of them.
+func TestDiscoverFollowsNoChainOfCommonDirectories(t *testing.T) {
+	root := workspace(t, `git init -q . && for i in $(seq 1000 1600); do mkdir -p .git/worktrees/$i; echo ../$((i+1)) > .git/worktrees/$i/commondir; done`)
+	begin := time.Now()
+	s := discover(t, Options{Root: root})
+	t.Logf("%d entries in %s", len(s.Existing), time.Since(begin))
+	if n := len(s.GitDirs); n != 602 {
+		t.Errorf("got %d git directories, want 602", n)
 	}
 }

@@ -37,7 +37,7 @@ func (b *builder) repository(top string) {
 	}
 	b.found(Repo{Rel: top, GitDir: rel})
 	b.protect(top, ".gitmodules")
-	b.gitDir(rel, top)
+	b.gitDir(rel, top, false)
 }
 
 // parent is the directory of rel, "" for a name at the root.
@@ -50,11 +50,19 @@ func parent(rel string) string {
 
 // gitDir protects one git directory. top is the directory that hooks run in, which a relative core.hooksPath starts from: it
 // is another one for each worktree of the repository.
-func (b *builder) gitDir(dir, top string) {
+//
+// shared: it is another's commondir. Git reads no commondir of such a one.
+func (b *builder) gitDir(dir, top string, shared bool) {
 	if b.tops[dir+"\x00"+top] {
 		return
 	}
+	if len(b.entries) > MaxEntries { // Set.check says it better
+		return
+	}
 	b.tops[dir+"\x00"+top] = true
+	own := b.own
+	b.own = []string{dir, top}
+	defer func() { b.own = own }()
 	again := b.gitDirs[dir]
 	b.gitDirs[dir] = true
 	b.pinDir(dir)
@@ -66,6 +74,7 @@ func (b *builder) gitDir(dir, top string) {
 		rel, ok := b.protect(dir, n.path)
 		switch {
 		case !ok:
+		case n.path == "commondir" && shared:
 		case n.path == "commondir":
 			if text, err := b.readFile(rel, 64<<10); err == nil {
 				b.common(dir, strings.TrimSpace(string(text)), top)
@@ -78,7 +87,8 @@ func (b *builder) gitDir(dir, top string) {
 		return
 	}
 	for _, d := range b.folders(path.Join(dir, "worktrees")) {
-		b.gitDir(d, b.worktreeOf(d))
+		b.gitDir(d, b.worktreeOf(d), false)
+		b.worktreeAt(d)
 	}
 	b.modules(path.Join(dir, "modules"), 4)
 }
@@ -89,7 +99,18 @@ func (b *builder) common(dir, target, top string) {
 		b.note("%+q: its common directory is outside the workspace: it is in no view, and git does not work there", dir)
 		return
 	}
-	b.gitDir(rel, top)
+	b.gitDir(rel, top, true)
+}
+
+// worktreeAt protects the linked worktree that a directory in worktrees says it is of, however deep that lies.
+func (b *builder) worktreeAt(dir string) {
+	text, err := b.readFile(path.Join(dir, "gitdir"), 64<<10)
+	if err != nil {
+		return
+	}
+	if rel, _, where := b.follow(dir, strings.TrimSpace(string(text))); where == exists && path.Base(rel) == ".git" {
+		b.repository(parent(rel))
+	}
 }
 
 // modules protects the git directories of submodules, whose names may hold slashes. One file that git makes there is
@@ -102,7 +123,7 @@ func (b *builder) modules(dir string, depth int) {
 			isGitDir = isGitDir || err == nil
 		}
 		if isGitDir {
-			b.gitDir(child, b.worktreeOf(child))
+			b.gitDir(child, b.worktreeOf(child), false)
 		} else if depth > 1 {
 			b.modules(child, depth-1)
 		}

@@ -26,6 +26,7 @@ type builder struct {
 	tops     map[string]bool // git directories and where their hooks run, already done
 	included map[string]bool // configuration files already read, and where hooks run
 	hooks    []string        // relative core.hooksPath
+	own      []string        // of the repository that is being protected: its directory and its top
 }
 
 func (b *builder) note(format string, args ...any) {
@@ -153,7 +154,11 @@ func (b *builder) follow(dir, name string) (rel string, kind Kind, where whereab
 			return at, k, exists
 		}
 	}
-	return path.Join(cur...), Dir, exists
+	if rel = path.Join(cur...); len(rel) > maxLookup {
+		b.note("%+q leads to a path of more than %d bytes: not protected", dir, maxLookup)
+		return "", "", outside
+	}
+	return rel, Dir, exists
 }
 
 // below turns an absolute path into one below the workspace. A path that reaches it by another name (a link outside) is
@@ -224,12 +229,16 @@ func (b *builder) deepest(dir string) string {
 	return ""
 }
 
-// holdsRepo guards against a hooksPath such as "." that would make a whole worktree read-only.
+// holdsRepo guards against a hooksPath such as "." that would make the whole worktree read-only whose configuration it is. For
+// another repository that lies in a folder of hooks this does not hold: a session could put one there.
 func (b *builder) holdsRepo(rel string) bool {
-	for dir := range b.gitDirs {
-		if dir == rel || strings.HasPrefix(dir, rel+"/") {
-			return true
+	own := b.own
+	if own == nil {
+		for key := range b.tops {
+			if dir, root := strings.CutSuffix(key, "\x00"); root {
+				own = append(own, dir)
+			}
 		}
 	}
-	return false
+	return slices.ContainsFunc(own, func(dir string) bool { return dir == rel || strings.HasPrefix(dir, rel+"/") })
 }

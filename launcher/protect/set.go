@@ -60,6 +60,12 @@ type Repo struct {
 	Outside bool
 }
 
+// GitDir is a git directory that is protected. Partial: git would take it for none, so that what lies in it is nobody's yet.
+type GitDir struct {
+	Rel     string
+	Partial bool
+}
+
 // Set is what Discover found. Existing is ordered so that a parent comes before what lies below it; Absent are
 // protected names that do not exist. Sockets are those of processes outside, or left by some, at most MaxSockets. Hooks are
 // the relative core.hooksPath of the repositories. Notes are sentences for people, free of control characters.
@@ -67,6 +73,7 @@ type Set struct {
 	Existing []Entry
 	Absent   []string
 	Repos    []Repo
+	GitDirs  []GitDir
 	Sockets  []string
 	Hooks    []string
 	Notes    []string
@@ -85,13 +92,19 @@ type repoJSON struct {
 	Outside bool   `json:"outside"`
 }
 
+type gitDirJSON struct {
+	Rel     []byte `json:"rel"`
+	Partial bool   `json:"partial,omitempty"`
+}
+
 type setJSON struct {
-	Existing []entryJSON `json:"existing"`
-	Absent   [][]byte    `json:"absent"`
-	Repos    []repoJSON  `json:"repos"`
-	Sockets  [][]byte    `json:"sockets"`
-	Hooks    [][]byte    `json:"hooks,omitempty"`
-	Notes    []string    `json:"notes"`
+	Existing []entryJSON  `json:"existing"`
+	Absent   [][]byte     `json:"absent"`
+	Repos    []repoJSON   `json:"repos"`
+	GitDirs  []gitDirJSON `json:"gitdirs,omitempty"`
+	Sockets  [][]byte     `json:"sockets"`
+	Hooks    [][]byte     `json:"hooks,omitempty"`
+	Notes    []string     `json:"notes"`
 }
 
 // Encode writes the set as one JSON object.
@@ -105,6 +118,9 @@ func (s *Set) Encode(w io.Writer) error {
 	}
 	for _, r := range s.Repos {
 		j.Repos = append(j.Repos, repoJSON{[]byte(r.Rel), []byte(r.GitDir), r.Outside})
+	}
+	for _, g := range s.GitDirs {
+		j.GitDirs = append(j.GitDirs, gitDirJSON{[]byte(g.Rel), g.Partial})
 	}
 	for _, rel := range s.Sockets {
 		j.Sockets = append(j.Sockets, []byte(rel))
@@ -144,6 +160,9 @@ func Decode(r io.Reader) (*Set, error) {
 	for _, r := range j.Repos {
 		s.Repos = append(s.Repos, Repo{string(r.Rel), string(r.GitDir), r.Outside})
 	}
+	for _, g := range j.GitDirs {
+		s.GitDirs = append(s.GitDirs, GitDir{string(g.Rel), g.Partial})
+	}
 	for _, rel := range j.Sockets {
 		s.Sockets = append(s.Sockets, string(rel))
 	}
@@ -170,6 +189,14 @@ func (s *Set) check() error {
 		}
 		if i > 0 && s.Existing[i-1].Rel >= e.Rel {
 			return fmt.Errorf("protected paths: %q: out of order", e.Rel)
+		}
+	}
+	if len(s.GitDirs) > MaxEntries {
+		return fmt.Errorf("protected paths: more than %d git directories; start in a smaller workspace", MaxEntries)
+	}
+	for _, g := range s.GitDirs {
+		if err := checkRel(g.Rel); g.Rel != "" && err != nil {
+			return err
 		}
 	}
 	if len(s.Sockets) > MaxSockets {

@@ -59,8 +59,15 @@ func (w *Watcher) trim() {
 
 func (w *Watcher) bounds(skip func(dir, name string) bool) bounds {
 	closed := func(dir string) bool {
-		_, ok := w.existing[dir]
-		return ok
+		for above := dir; above != ""; above = parent(above) {
+			if _, ok := w.existing[above]; ok { // read-only in every view
+				return true
+			}
+		}
+		w.report(event.Event{Type: event.LayerOpen, Door: doorGit, Layer: Layer, Target: w.target(dir),
+			Detail: "a folder of somebody else's can be entered and not listed: what a session left below it is not known",
+			Hint:   &event.Hint{Person: "look below it before you use git here, or give its owner's group the right to list it"}}, "closed "+dir)
+		return true // no session can make such a folder: it does not fail for it
 	}
 	return bounds{depth: sweepDepth, dirs: sweepDirs, names: sweepNames, deadline: time.Now().Add(sweepTime), skip: skip, closed: closed}
 }

@@ -83,14 +83,19 @@ type Watcher struct {
 	emit    func(event.Event)
 	notify  inotify
 
-	absent   map[string]bool // protected names that do not exist
-	above    map[string]bool // directories, there or not, on the way to one
-	existing map[string]int  // index in Set.Existing
-	gitDirs  map[string]bool
-	hooks    []string        // relative core.hooksPath of the user's repositories
-	tops     map[string]bool // top directories of the repositories that were there at the start
-	followed map[string]bool // git directories that a file of git's led to
-	repos    map[string]bool // top directories of known repositories
+	absent   map[string]bool     // protected names that do not exist
+	above    map[string]bool     // directories, there or not, on the way to one
+	existing map[string]int      // index in Set.Existing
+	gitDirs  map[string]bool     // whose configuration and hooks are protected
+	whole    map[string]bool     // those of them that git took for git directories at the start
+	like     map[string]bool     // others that git may take for some
+	hooks    []string            // relative core.hooksPath of the user's repositories
+	tops     map[string]bool     // top directories of the repositories that were there at the start
+	followed map[string]bool     // git directories that a file of git's led to
+	repos    map[string]bool     // top directories of known repositories
+	known    []Repo              // those that were there at the start
+	shares   map[string][]string // by git directory, the tops of its worktrees among them
+	compared int
 	taken    uint64
 	created  uint64
 	failed   uint64
@@ -105,7 +110,7 @@ func NewWatcher(root, quarantineDir, control *os.File, cfg Config, set *Set, emi
 	w := &Watcher{tree: tree{int(root.Fd()), func(string) {}}, cfg: cfg, q: quarantine{fd: int(quarantineDir.Fd())}, control: control, emit: emit,
 		held:   [2]*os.File{root, quarantineDir},
 		absent: map[string]bool{}, above: map[string]bool{"": true}, existing: map[string]int{}, gitDirs: map[string]bool{},
-		hooks: set.Hooks, tops: map[string]bool{}, followed: map[string]bool{}, repos: map[string]bool{}, times: map[string]uint64{}, hinted: map[string]time.Time{}}
+		whole: map[string]bool{}, like: map[string]bool{}, hooks: set.Hooks, tops: map[string]bool{}, followed: map[string]bool{}, repos: map[string]bool{}, known: set.Repos, shares: map[string][]string{}, times: map[string]uint64{}, hinted: map[string]time.Time{}}
 	var st unix.Stat_t
 	if cfg.Mode == 0 && unix.Fstat(w.root, &st) == nil {
 		w.cfg.Mode = st.Mode
@@ -113,31 +118,29 @@ func NewWatcher(root, quarantineDir, control *os.File, cfg Config, set *Set, emi
 	if cfg.Known != nil {
 		w.q.resume(quarantineDir)
 	}
+	there := map[string]bool{}
 	for i, e := range set.Existing {
+		there[e.Rel] = true
 		if e.Mode == ReadOnly {
 			w.existing[e.Rel] = i
 			w.above[parent(e.Rel)] = true
-			w.gitDir(e.Rel)
 		}
+	}
+	for _, g := range set.GitDirs {
+		w.gitDirs[g.Rel] = true
+		w.whole[g.Rel] = !g.Partial
 	}
 	for _, rel := range set.Absent {
 		w.absent[rel] = true
 		for dir := parent(rel); dir != ""; dir = parent(dir) {
 			w.above[dir] = true
 		}
-		w.gitDir(rel)
 	}
 	for _, r := range set.Repos {
-		w.repos[r.Rel], w.tops[r.Rel] = true, true
+		w.repos[r.Rel] = true
+		w.tops[r.Rel] = there[path.Join(r.Rel, ".git")] // a bare repository has none
 	}
 	return w
-}
-
-// gitDir remembers the directories that hold a commondir, there or not: every git directory does (gitDirNames).
-func (w *Watcher) gitDir(rel string) {
-	if path.Base(rel) == "commondir" {
-		w.gitDirs[parent(rel)] = true
-	}
 }
 
 // Run watches until the supervisor closes the control socket, which is no error. Names that appeared since Discover
