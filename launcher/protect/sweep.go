@@ -37,6 +37,7 @@ func (w *Watcher) sweep() {
 		w.cut(doorSuid, "", fmt.Sprintf("the last look at the workspace met its bound (%d folders, %d names of one, %s): set-id bits, FIFOs, sockets and new repositories in the rest are not known",
 			sweepDirs, sweepNames, sweepTime))
 	}
+	w.closeGuarded()
 	w.trim()
 	w.restoreMode()
 }
@@ -116,6 +117,7 @@ func (w *Watcher) sweepDir(l listing) {
 	w.newRepo(l)
 	w.newDotGit(l)
 	w.disarm(l)
+	w.closeRepository(l)
 	for _, e := range l.list {
 		rel := path.Join(dir, e.name)
 		switch e.typ {

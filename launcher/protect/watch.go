@@ -96,6 +96,7 @@ type Watcher struct {
 	known    []Repo              // those that were there at the start
 	shares   map[string][]string // by git directory, the tops of its worktrees among them
 	compared int
+	modes    map[string]uint32 // at the start, of the folders that are guarded; nil in a later watcher of the session
 	taken    uint64
 	created  uint64
 	failed   uint64
@@ -139,6 +140,9 @@ func NewWatcher(root, quarantineDir, control *os.File, cfg Config, set *Set, emi
 	for _, r := range set.Repos {
 		w.repos[r.Rel] = true
 		w.tops[r.Rel] = there[path.Join(r.Rel, ".git")] // a bare repository has none
+	}
+	if cfg.Known == nil {
+		w.rememberModes()
 	}
 	return w
 }
