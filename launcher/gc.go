@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sharness/sharness/launcher/host"
 	"golang.org/x/sys/unix"
 )
 
@@ -147,6 +148,7 @@ func collect() ([]string, error) {
 		}
 		lock.Close()
 	}
+	removed = append(removed, removeProbeGroups()...)
 	groups, err := orphanGroups()
 	errs = append(errs, err)
 	for _, g := range groups {
@@ -226,6 +228,23 @@ func removeSession(id string) error {
 	}
 	_ = removeQuarantine(filepath.Join(quarantineRoot, id))
 	return os.RemoveAll(filepath.Join(runDir, id))
+}
+
+// removeProbeGroups removes what a process left that died while it looked at the host (launcher/host).
+func removeProbeGroups() (removed []string) {
+	for _, h := range []string{"", "unified"} {
+		left, _ := filepath.Glob(filepath.Join(cgroupMount, h, host.ProbeGroup+"*")) // only a pattern can be wrong
+		for _, dir := range left {
+			pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), host.ProbeGroup), "-")
+			if _, err := os.Stat(filepath.Join("/proc", pid)); pid == "" || !errors.Is(err, os.ErrNotExist) {
+				continue
+			}
+			if unix.Rmdir(dir) == nil {
+				removed = append(removed, dir)
+			}
+		}
+	}
+	return removed
 }
 
 // cgroupRoots are our folders in each hierarchy.

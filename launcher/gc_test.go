@@ -2,12 +2,17 @@ package launcher
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sharness/sharness/internal/kerneltest"
+	"github.com/sharness/sharness/launcher/host"
 	"golang.org/x/sys/unix"
 )
 
@@ -37,5 +42,29 @@ func TestLockThatSomebodyKeepsIsNotWaitedForForEver(t *testing.T) {
 	}
 	if err := awaitLock(other, time.Hour, func() error { return enough }); err != nil {
 		t.Errorf("a lock that is free again: %v", err)
+	}
+}
+
+// A supervisor that is killed while it looks at the host leaves the group that it looked at.
+func TestGCRemovesTheGroupsOfProbesThatDied(t *testing.T) {
+	kerneltest.RequireRoot(t)
+	root := cgroupMount
+	if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil {
+		root = filepath.Join(root, "unified")
+	}
+	ended := exec.Command("/bin/true")
+	if err := ended.Run(); err != nil {
+		t.Fatal(err)
+	}
+	dead, alive := fmt.Sprintf("%s%d-x", host.ProbeGroup, ended.Process.Pid), fmt.Sprintf("%s%d-x", host.ProbeGroup, os.Getpid())
+	for _, name := range []string{dead, alive} {
+		dir := filepath.Join(root, name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Remove(dir)
+	}
+	if removed := removeProbeGroups(); !slices.Contains(removed, filepath.Join(root, dead)) || slices.Contains(removed, filepath.Join(root, alive)) {
+		t.Errorf("got %q, want %s alone", removed, dead)
 	}
 }

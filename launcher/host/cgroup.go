@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -101,18 +102,22 @@ func layout(mounts []mountinfo.Mount, own string, controllers func(root string) 
 	return c
 }
 
+// ProbeGroup begins the name of a group that is made to look at, at the root of the unified hierarchy; the id of the process that
+// made it follows, and a "-". One whose process is gone is left over.
+const ProbeGroup = "sharness-probe-"
+
 // probeCgroupKill makes a group, looks for its cgroup.kill (Linux 5.14) and removes it: the root has no such file, and a
 // hybrid host may have no other group to look in.
 func probeCgroupKill(c Cgroup, privileged bool) Trial {
 	if c.Unified == "" {
 		return Trial{State: No, Cause: "no unified hierarchy is mounted"}
 	}
-	dir, err := os.MkdirTemp(filepath.Join(c.Unified, c.Own), "sharness-probe-")
+	dir, err := os.MkdirTemp(c.Unified, fmt.Sprintf("%s%d-", ProbeGroup, os.Getpid()))
 	if err != nil {
 		return outcome(err, privileged)
 	}
 	t := fileOutcome(unix.Access(filepath.Join(dir, "cgroup.kill"), unix.F_OK))
-	if err := unix.Rmdir(dir); err != nil {
+	if err := unix.Rmdir(dir); err != nil && err != unix.ENOENT {
 		return Trial{State: No, Cause: "remove " + dir + ": " + err.Error()}
 	}
 	return t

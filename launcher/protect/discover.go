@@ -90,13 +90,15 @@ func (b *builder) mountPoints() {
 		if err == nil {
 			unix.Close(fd)
 		}
+		kind := Dir // Attach knows for certain
 		switch err {
 		case unix.ENOENT: // gone
+			continue
 		case unix.ENOTDIR:
-			b.shut(rel, File)
-		default: // Attach knows the kind for certain
-			b.shut(rel, Dir)
+			kind = File
 		}
+		b.shut(rel, kind)
+		b.note("%+q is a mount point: the session sees what lies below the mount, read-only", rel)
 	}
 }
 
