@@ -121,9 +121,9 @@ type child struct {
 	r *run
 }
 
-// termGrace is how long the orchestrator has for its end after SIGTERM. Whoever sent that sends SIGKILL next, to us, and then
-// nobody looks at what the session leaves: an orchestrator that ignores signals must not choose that.
-const termGrace = 10 * time.Second
+// termGrace is how long the orchestrator has for its end after SIGTERM. Whoever sent that sends SIGKILL next, to us (containers
+// after ten seconds), and then nobody looks at what the session leaves: one that ignores signals must not choose that.
+const termGrace = 5 * time.Second
 
 func (c child) Signal(sig syscall.Signal) error {
 	c.d.signal(int(sig))

@@ -136,6 +136,8 @@ var laterRepositories = map[string]struct{ prepare, first, second string }{
 		`(mkdir node_modules/wt/.githooks; printf '#!/bin/sh\ntouch "'$PWD'/../PWNED"\n' > node_modules/wt/.githooks/post-index-change; chmod 755 node_modules/wt/.githooks/*) 2>/dev/null || true; touch -d 2001-01-01 node_modules/wt/f; ` + index("node_modules/wt")},
 	"configuration's hook of another repository": {`git config core.hooksPath .githooks; mkdir docs`, `git init -q r; mkdir r/.githooks; printf '#!/bin/sh\ntouch "'$PWD'/../PWNED"\n' > r/.githooks/post-index-change; chmod 755 r/.githooks/*`,
 		`git worktree add -q --detach wt; mkdir wt/.githooks; cp -p r/.githooks/* wt/.githooks; touch -d 2001-01-01 wt/f; ` + index("wt")},
+	"configuration out of reach with a new worktree": {`mkdir node_modules docs; git init -q node_modules/r; echo x > node_modules/r/f; git -C node_modules/r add f; git -C node_modules/r commit -q -m x; git -C node_modules/r config core.hooksPath .hk`, `true`,
+		`git -C node_modules/r worktree add -q --detach "$PWD/wt"; mkdir wt/.hk; printf '#!/bin/sh\ntouch "'$PWD'/../PWNED"\n' > wt/.hk/post-index-change; chmod 755 wt/.hk/*; touch -d 2001-01-01 wt/f; git update-index --add --cacheinfo 160000,$(git -C wt rev-parse HEAD),wt`},
 	"hooks of a new worktree": {`git config core.hooksPath .husky/_`, `true`,
 		`mkdir -p gw docs/.husky/_; cp .git/HEAD .git/index gw; echo ../.git > gw/commondir; rm -rf docs/.git; echo "gitdir: ../gw" > docs/.git; printf '#!/bin/sh\ntouch "'$PWD'/../PWNED"\n' > docs/.husky/_/post-index-change; chmod 755 docs/.husky/_/*; cp f docs/f; touch -d 2001-01-01 docs/f`},
 }

@@ -199,10 +199,7 @@ func (w *Watcher) newDotGit(l listing) {
 	if shared, ok := w.named(path.Join(dir, "commondir"), ""); ok {
 		dir = shared
 	}
-	if !w.gitDirs[dir] {
-		return
-	}
-	for _, hooks := range w.hooks {
+	for _, hooks := range w.hookFolders(dir) {
 		folder := path.Join(l.dir, hooks)
 		if folder == "." || folder == ".." || strings.HasPrefix(folder, "../") {
 			continue
@@ -331,6 +328,25 @@ func (w *Watcher) write(rel, text string) {
 		w.report(event.Event{Type: event.LayerOpen, Door: doorGit, Layer: Layer, Target: w.target(rel),
 			Detail: fmt.Sprintf("the configuration of a new repository was taken away and could not be written anew: %v", err)}, "rewrite")
 	}
+}
+
+// hookFolders are the relative core.hooksPath that hold for a worktree of a git directory. One that was not known at the start says
+// its own: of a new one nothing is left by now, and one that the search did not reach is the user's.
+func (w *Watcher) hookFolders(dir string) []string {
+	if w.gitDirs[dir] {
+		return w.hooks
+	}
+	text, err := w.readFile(path.Join(dir, "config"), maxConfig)
+	if err != nil {
+		return nil
+	}
+	var list []string
+	for _, hooks := range readConfig(string(text)).hooks {
+		if hooks = path.Clean(hooks); !path.IsAbs(hooks) && hooks != "." && !strings.HasPrefix(hooks, "~") {
+			list = append(list, hooks)
+		}
+	}
+	return list
 }
 
 const hookDetail = "a new repository had a hook, which git would have run: it was moved to the quarantine"

@@ -215,3 +215,12 @@ func TestDiscoverFollowsNoChainOfCommonDirectories(t *testing.T) {
 		t.Errorf("got %d git directories, want 602", n)
 	}
 }
+
+// The worktree of a submodule may lie deeper than the search goes: its configuration says where.
+func TestSideDoor_FileGit_HooksOfADeepWorktreeAreProtected(t *testing.T) {
+	root := workspace(t, `git init -q . && git init -q ../lib && git -C ../lib commit -q --allow-empty -m x && git submodule --quiet add --name n ../lib a/b/c/d/e/f/g/sub && git -C a/b/c/d/e/f/g/sub config core.hooksPath .hk`)
+	s := discover(t, Options{Root: root})
+	if !slices.Contains(s.Absent, "a/b/c/d/e/f/g/sub/.hk") {
+		t.Errorf("the folder of hooks is not watched: %q", s.Absent)
+	}
+}

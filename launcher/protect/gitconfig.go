@@ -9,6 +9,7 @@ const maxConfig = 1 << 20
 type configPaths struct {
 	hooks    []string // core.hooksPath, every value: which one wins depends on files we may not see
 	includes []string // include.path and includeIf.*.path, whatever the condition
+	worktree []string // core.worktree, every value
 }
 
 // readConfig picks the paths out of a configuration file (git-config(1), "Syntax"). It is more lenient than git: what
@@ -31,6 +32,8 @@ func readConfig(text string) configPaths {
 			switch {
 			case section == "core" && key == "hookspath":
 				c.hooks = append(c.hooks, value)
+			case section == "core" && key == "worktree":
+				c.worktree = append(c.worktree, value)
 			case (section == "include" || section == "includeif") && key == "path":
 				c.includes = append(c.includes, value)
 			}

@@ -175,6 +175,14 @@ func (b *builder) config(rel, top, from string) {
 		return
 	}
 	c := readConfig(string(text))
+	if len(b.own) > 0 { // hooks run there, however deep it lies
+		dir := b.own[0]
+		for _, worktree := range c.worktree {
+			if rel, kind, where := b.follow(dir, worktree); where == exists && kind == Dir {
+				b.gitDir(dir, rel, true)
+			}
+		}
+	}
 	for _, hooks := range c.hooks {
 		hooks = b.expand(rel, hooks)
 		b.hookFolder(hooks)
