@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/sharness/sharness/event"
+	"github.com/sharness/sharness/launcher/protect"
 )
 
 // gitlink makes a repository docs in the workspace, and a gitlink to it in the index of the one around it.
@@ -313,6 +315,20 @@ func TestSideDoor_FileGit_WorkspaceIsNoWorkTreeOfANewRepository(t *testing.T) {
 	if got := s.sh(`cat sub/.git/config`); strings.Contains(got, "worktree") {
 		t.Errorf("left: %q", got)
 	}
+}
+
+// Nobody in a session can make such a folder: it is told, and the session does not fail for it.
+func TestSweepTellsOfAFolderThatItCannotList(t *testing.T) {
+	s := prepared(t, `mkdir -p node_modules/c/own`, "")
+	c := filepath.Join(s.root, "node_modules/c")
+	if err := errors.Join(os.Chown(c, 0, 0), os.Chmod(c, 0o711)); err != nil {
+		t.Fatal(err)
+	}
+	s.watch(protect.Config{})
+	if r := s.sweep(); r.A != 0 || r.C != 0 {
+		t.Errorf("got %+v, want nothing taken and nothing failed", r)
+	}
+	s.await("the event", func() bool { return s.saw(event.LayerOpen, "file-git", "node_modules/c") })
 }
 
 func TestSweepTellsOfEveryRepositoryThatItChanged(t *testing.T) {

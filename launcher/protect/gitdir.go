@@ -208,7 +208,7 @@ func (b *builder) hookFolder(hooks string) {
 	hooks = path.Clean(hooks)
 	if !path.IsAbs(hooks) && hooks != "." && !strings.Contains(hooks, "\x00") && len(hooks) <= 4095 && !slices.Contains(b.hooks, hooks) {
 		if len(b.hooks) == MaxHooks {
-			b.refuse("the repositories here have more than %d relative core.hooksPath: those of new worktrees could not be looked at", MaxHooks)
+			b.refuse("the repositories here have more than %d relative core.hooksPath: those of new worktrees could not be looked at; start in a smaller workspace", MaxHooks)
 			return
 		}
 		b.hooks = append(b.hooks, hooks)

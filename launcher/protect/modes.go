@@ -74,7 +74,7 @@ func (w *Watcher) closeGuarded() {
 
 // closeRepository is closeToOthers for a git directory that was not, and for what git obeys in it.
 func (w *Watcher) closeRepository(l listing) {
-	if w.cfg.Protect == manifest.ProtectNone || w.gitDirs[l.dir] || !(l.has("objects") && l.has("refs") || l.has("HEAD") && l.has("commondir")) {
+	if w.cfg.Protect == manifest.ProtectNone || w.gitDirs[l.dir] || !l.complete() {
 		return
 	}
 	if l.dir != "" {

@@ -41,6 +41,11 @@ func (l listing) has(name string) bool {
 	return l.more && unix.Fstatat(l.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
 }
 
+// complete is tree.complete of the directory that is visited.
+func (l listing) complete() bool {
+	return l.has("objects") && l.has("refs") || l.has("HEAD") && l.has("commondir")
+}
+
 // walk lists directories breadth first, those of from and what is below, without following a link or entering a mount. It
 // reports whether a bound, or an error, cut it short. A directory is passed over when it is on another mount, gone
 // meanwhile, or somebody else's, which no tool of the user enters either.

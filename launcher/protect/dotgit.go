@@ -1,0 +1,219 @@
+package protect
+
+import (
+	"bytes"
+	"path"
+	"strings"
+
+	"github.com/sharness/sharness/manifest"
+	"golang.org/x/sys/unix"
+)
+
+// common follows the commondir of a git directory that was not known at the start. Where it leads is disarmed too; what
+// leads out of the workspace, or to nothing, is taken: git writes no such file, and does not work there in a view.
+func (w *Watcher) common(dir string, moved bool) {
+	rel := path.Join(dir, "commondir")
+	st, err := w.lstat(rel)
+	if err != nil {
+		w.notThere(rel, err, doorGit)
+		return
+	}
+	target, ok := w.named(rel, "")
+	switch {
+	case ok && target != dir:
+		w.disarmNamed(target)
+	case moved || w.isNew(st):
+		w.takeFrom(rel, "a new git directory takes its configuration from outside the workspace, or from no folder: what names it was moved to the quarantine")
+	default:
+		w.takeLinkTo(rel, "")
+	}
+}
+
+// takeLinkTo takes a new link on the way that an older file of git's describes. A link of the user's is followed no further.
+func (w *Watcher) takeLinkTo(rel, prefix string) {
+	name, err := w.readlink(rel)
+	if text, rerr := w.readFile(rel, 64<<10); rerr == nil {
+		name, err = strings.TrimPrefix(strings.TrimRight(string(text), "\r\n"), prefix), nil
+	}
+	if err != nil || strings.ContainsFunc(name, control) {
+		return
+	}
+	at, abs := strings.CutPrefix(name, strings.TrimSuffix(w.cfg.Root, "/")+"/")
+	on := parent(rel)
+	if abs {
+		on = ""
+	} else if path.IsAbs(name) {
+		return
+	}
+	for part := range strings.SplitSeq(at, "/") {
+		switch on = path.Join(on, part); {
+		case on == "." || on == ".." || strings.HasPrefix(on, "../"):
+			return
+		case part == "..":
+			continue
+		}
+		st, err := w.lstat(on)
+		if err != nil {
+			return
+		}
+		if kindOf(st.Mode) == Link {
+			if w.isNew(st) {
+				w.takeFrom(on, "a new link stood where git goes to a git directory: it was moved to the quarantine")
+			}
+			return
+		}
+	}
+}
+
+// named is the folder of the workspace that a file of git's names after prefix, reached by no link.
+func (w *Watcher) named(rel, prefix string) (dir string, ok bool) {
+	text, err := w.readFile(rel, 64<<10)
+	if err != nil {
+		return "", false
+	}
+	name, ok := strings.CutPrefix(strings.TrimRight(string(text), "\r\n"), prefix)
+	if !ok || name == "" || strings.TrimSpace(name) != name || strings.ContainsFunc(name, control) {
+		return "", false // git would read it otherwise than others
+	}
+	below, abs := strings.CutPrefix(name, strings.TrimSuffix(w.cfg.Root, "/")+"/")
+	if !abs {
+		below = parent(rel) + "/" + name // an absolute one that does not begin so leads to nothing here
+	}
+	// Not cleaned: "a/.." is not "." where a is a link. Without links what the kernel finds is what is written.
+	fd, err := w.open(strings.TrimLeft(below, "/"), unix.O_PATH|unix.O_DIRECTORY)
+	if err != nil || path.IsAbs(name) && !abs {
+		return "", false
+	}
+	unix.Close(fd)
+	if dir = path.Clean(strings.TrimLeft(below, "/")); dir == "." {
+		dir = ""
+	}
+	return dir, dir == "" || checkRel(dir) == nil // too long, the next session could not start
+}
+
+// newDotGit looks at what a .git that was not protected makes of the folder around it. A file or a link may lead git anywhere: to
+// the state, which is the user's own too, into the quarantine, or to a folder that becomes a repository in the next session.
+// One that is older may mean something else since: by a link on the way, or by hooks beside it.
+func (w *Watcher) newDotGit(l listing) {
+	rel := path.Join(l.dir, ".git")
+	if w.cfg.Protect == manifest.ProtectNone || w.tops[l.dir] || !l.has(".git") {
+		return
+	}
+	st, err := w.lstat(rel)
+	if err != nil {
+		w.notThere(rel, err, doorGit)
+		return
+	}
+	dir, fresh := rel, w.isNew(st)
+	if kindOf(st.Mode) != Dir {
+		var ok bool
+		if dir, ok = w.named(rel, "gitdir: "); !ok {
+			if fresh {
+				w.takeFrom(rel, "a new .git leads out of the workspace, or to no folder, or by a link: it was moved to the quarantine")
+			} else {
+				w.takeLinkTo(rel, "gitdir: ")
+			}
+			return
+		}
+		w.disarmNamed(dir)
+	}
+	// A relative core.hooksPath of the user's own means a folder of this worktree, too.
+	if shared, ok := w.named(path.Join(dir, "commondir"), ""); ok {
+		dir = shared
+	}
+	for _, hooks := range w.hookFolders(dir) {
+		folder := path.Join(l.dir, hooks)
+		if folder == "." || folder == ".." || strings.HasPrefix(folder, "../") {
+			continue
+		}
+		if on := w.linkOn(folder); on != "" {
+			w.takeFrom(on, "a new worktree had a link where git would look for hooks: it was moved to the quarantine")
+			continue
+		}
+		w.disarmHooks(folder, fresh, func(name string) bool { return w.hasHook(dir, path.Join(hooks, name), path.Join(folder, name), 0o111) })
+		if path.Base(hooks) == "_" { // husky 9: what lies there runs the scripts beside it, whatever their mode
+			hooks, folder := path.Dir(hooks), parent(folder)
+			w.takeFiles(folder, files{moved: fresh, all: true, detail: hookDetail, keep: func(name string) bool { return w.hasHook(dir, path.Join(hooks, name), path.Join(folder, name), 0) }})
+		}
+	}
+}
+
+// hookFolders are the relative core.hooksPath that hold for a worktree of a git directory. One that was not known at the start says
+// its own: of a new one nothing is left by now, and one that the search did not reach is the user's.
+func (w *Watcher) hookFolders(dir string) []string {
+	if w.gitDirs[dir] {
+		return w.hooks
+	}
+	text, err := w.readFile(path.Join(dir, "config"), maxConfig)
+	if err != nil {
+		return nil
+	}
+	var list []string
+	for _, hooks := range readConfig(string(text)).hooks {
+		if hooks = path.Clean(hooks); !path.IsAbs(hooks) && hooks != "." && !strings.HasPrefix(hooks, "~") {
+			list = append(list, hooks)
+		}
+	}
+	return list
+}
+
+// linkOn is the first link on the way to rel, "" if there is none that is new.
+func (w *Watcher) linkOn(rel string) string {
+	parts := strings.Split(rel, "/")
+	for i := 1; i < len(parts); i++ {
+		on := strings.Join(parts[:i], "/")
+		if st, err := w.lstat(on); err != nil {
+			return ""
+		} else if kindOf(st.Mode) == Link && w.isNew(st) {
+			return on
+		}
+	}
+	return ""
+}
+
+// maxCompared bounds how many files of worktrees are compared with others: each new one with those of each that was there.
+const maxCompared = 20000
+
+// hasHook says whether a worktree of the same git directory, that was there at the start, has the same file at rel below its top,
+// with one of the bits of mode: what git checked out again may stay.
+func (w *Watcher) hasHook(gitDir, rel, at string, mode uint32) bool {
+	st, err := w.lstat(at)
+	if err != nil || kindOf(st.Mode) != File || st.Size > maxConfig {
+		return false
+	}
+	for _, top := range w.worktrees(gitDir) {
+		if w.compared++; w.compared > maxCompared {
+			return false
+		}
+		own := path.Join(top, rel)
+		was, err := w.lstat(own)
+		if err != nil || w.isNew(was) || was.Size != st.Size || mode != 0 && was.Mode&mode == 0 {
+			continue
+		}
+		want, err := w.readFile(own, maxConfig)
+		got, gerr := w.readFile(at, maxConfig)
+		if err == nil && gerr == nil && bytes.Equal(got, want) {
+			return true
+		}
+	}
+	return false
+}
+
+// worktrees are the tops of the worktrees of a git directory that were there at the start.
+func (w *Watcher) worktrees(gitDir string) []string {
+	if list, ok := w.shares[gitDir]; ok {
+		return list
+	}
+	list := []string{}
+	for _, r := range w.known {
+		dir := r.GitDir
+		if shared, ok := w.named(path.Join(dir, "commondir"), ""); ok {
+			dir = shared
+		}
+		if w.tops[r.Rel] && !r.Outside && dir == gitDir {
+			list = append(list, r.Rel)
+		}
+	}
+	w.shares[gitDir] = list
+	return list
+}
