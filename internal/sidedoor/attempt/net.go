@@ -3,6 +3,7 @@ package attempt
 import (
 	"encoding/binary"
 	"fmt"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +27,9 @@ func mapped(port uint16) unix.Sockaddr {
 	return &unix.SockaddrInet6{Port: int(port), Addr: [16]byte{10: 0xff, 11: 0xff, 12: 127, 15: 1}}
 }
 
+// socketTime bounds what is done with a socket.
+const socketTime = 500 * time.Millisecond
+
 // withSocket opens a socket with a timeout and closes it after f.
 func withSocket(family, kind, proto int, f func(fd int) Outcome) Outcome {
 	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, proto)
@@ -33,14 +37,40 @@ func withSocket(family, kind, proto int, f func(fd int) Outcome) Outcome {
 		return judge(fmt.Sprintf("socket(%d, %d, %d)", family, kind, proto), err)
 	}
 	defer unix.Close(fd)
-	tv := unix.NsecToTimeval(int64(500 * time.Millisecond))
+	tv := unix.NsecToTimeval(int64(socketTime))
 	unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv)
 	unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &tv)
 	return f(fd)
 }
 
 func connectTo(family, kind, proto int, to unix.Sockaddr) Outcome {
-	return withSocket(family, kind, proto, func(fd int) Outcome { return judge("connect", unix.Connect(fd, to)) })
+	return withSocket(family, kind, proto, func(fd int) Outcome { return judge("connect", connect(fd, to)) })
+}
+
+// connect connects a socket of withSocket. A signal, of which the Go runtime sends itself some, ends the call of a socket with
+// a timeout, and not what it began (connect(2), signal(7)).
+func connect(fd int, to unix.Sockaddr) error {
+	err := unix.Connect(fd, to)
+	if err != unix.EINTR {
+		return err
+	}
+	deadline := time.Now().Add(socketTime)
+	for ready := 0; ready == 0; {
+		left := time.Until(deadline)
+		if left <= 0 {
+			return unix.EINPROGRESS // as without a signal
+		}
+		ready, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}, int(left.Milliseconds())+1)
+		if err != nil && err != unix.EINTR {
+			return err
+		}
+		ready = max(ready, 0)
+	}
+	errno, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err != nil || errno == 0 {
+		return err
+	}
+	return syscall.Errno(errno)
 }
 
 func tcp() []Attempt {
@@ -111,7 +141,7 @@ func tcp() []Attempt {
 			if err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_FASTOPEN_CONNECT, 1); err != nil {
 				return err
 			}
-			if err := unix.Connect(fd, to); err != nil {
+			if err := connect(fd, to); err != nil {
 				return err
 			}
 			_, err := unix.Write(fd, []byte("tfo"))

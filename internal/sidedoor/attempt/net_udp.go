@@ -29,7 +29,7 @@ func udp() []Attempt {
 	a := []Attempt{
 		port("connected", "connect and send a datagram to a host port", Opens, func(p uint16) Outcome {
 			return withSocket(unix.AF_INET, unix.SOCK_DGRAM, 0, func(fd int) Outcome {
-				if err := unix.Connect(fd, tcpAddr(p)); err != nil {
+				if err := connect(fd, tcpAddr(p)); err != nil {
 					return judge("connect", err)
 				}
 				if _, err := unix.Write(fd, []byte("udp")); err != nil {

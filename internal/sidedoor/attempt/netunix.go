@@ -21,11 +21,16 @@ func dialUnix(path string, kind int) (int, error) {
 	tv := unix.NsecToTimeval(int64(3 * time.Second))
 	unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv)
 	unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_SNDTIMEO, &tv)
-	if err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err != nil {
-		unix.Close(fd)
-		return -1, err
+	for {
+		switch err := unix.Connect(fd, &unix.SockaddrUnix{Name: path}); err {
+		case nil:
+			return fd, nil
+		case unix.EINTR: // nothing was begun
+		default:
+			unix.Close(fd)
+			return -1, err
+		}
 	}
-	return fd, nil
 }
 
 func dial(path string, kind int) Outcome {
