@@ -196,9 +196,9 @@ func TestKilledCallsOfAnotherABIHaveTheirDoor(t *testing.T) {
 
 func TestDenialsOfOurSelfTestAreMarked(t *testing.T) {
 	p := rules
-	p.Stage = "/usr/local/libexec/sharness/sharness-init"
+	p.Stage = []string{"/usr/local/libexec/sharness/sharness-init", "/usr/local/libexec/sharness/sharness-box"}
 	r := NewReporter(p, foldOptions, discard)
-	e := asks("/usr/bin/true").and(func(e *Event) { e.NR, e.Exe.Text = unix.SYS_EXECVE, p.Stage })
+	e := asks("/usr/bin/true").and(func(e *Event) { e.NR, e.Exe.Text = unix.SYS_EXECVE, p.Stage[0] })
 	if ev := r.describe(e); ev.Phase != "probe" {
 		t.Errorf("got phase %q, want probe", ev.Phase)
 	}
@@ -210,6 +210,10 @@ func TestDenialsOfOurSelfTestAreMarked(t *testing.T) {
 		t.Errorf("got phase %q for the agent's own", ev.Phase)
 	}
 	e.Time = time.Unix(2, 0)
+	r.Event(&Event{Kind: Exec, Time: time.Unix(1, 0), Proc: e.Proc, Exe: Text{Text: "/sharness-box"}})
+	if ev := r.describe(e); ev.Phase != "probe" {
+		t.Errorf("got phase %q, want probe once the stage went through its own other program", ev.Phase)
+	}
 	r.Event(&Event{Kind: Exec, Time: time.Unix(1, 0), Proc: e.Proc, Exe: Text{Text: "/usr/bin/agent"}})
 	if ev := r.describe(e); ev.Phase != "" {
 		t.Errorf("got phase %q for a program of the stage's name that the agent executes", ev.Phase)

@@ -20,7 +20,7 @@ type Policy struct {
 	Protected map[string]string `json:"-"`       // names that nobody may write, absolute, with their doors; found when tracing has begun
 	Layers    []string          `json:"layers"`  // those that hold in this session: landlock, view, seccomp, net, …
 	Client    string            `json:"client"`  // how a command is run instead; for hints
-	Stage     string            `json:"stage"`   // the program that tries the doors before it becomes the orchestrator
+	Stage     []string          `json:"stage"`   // programs that the orchestrator begins as; the first tries the doors
 }
 
 func (p *Policy) holds(layer string) bool { return slices.Contains(p.Layers, layer) }

@@ -67,7 +67,7 @@ func (r *Reporter) describe(e *Event) event.Event {
 	if e.Repeats > 0 {
 		ev.Count = 1 + e.Repeats
 	}
-	if r.policy.Stage != "" && r.tree.probing(e) {
+	if len(r.policy.Stage) > 0 && r.tree.probing(e) {
 		ev.Phase = "probe"
 	}
 	if e.Kind == Killed {

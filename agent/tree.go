@@ -2,12 +2,13 @@ package agent
 
 import (
 	"path"
+	"slices"
 	"time"
 )
 
 // tree is the processes of the domain, from what the kernel side said of them. A process is a pid and a start time.
 type tree struct {
-	stage   string // base name of the program that every domain begins as
+	stage   []string // base names of the programs that every domain begins as; the first tries the doors
 	nodes   map[procKey]*node
 	gone    []procKey // ended, oldest first: a denial may still be read after its process's end
 	orphans uint64    // processes whose parent was not seen although one was: something was lost
@@ -33,7 +34,13 @@ const (
 	maxAncestors = 32
 )
 
-func newTree(stage string) *tree { return &tree{stage: path.Base(stage), nodes: map[procKey]*node{}} }
+func newTree(stage []string) *tree {
+	t := &tree{nodes: map[procKey]*node{}}
+	for _, p := range stage {
+		t.stage = append(t.stage, path.Base(p))
+	}
+	return t
+}
 
 func keyOf(p *Proc) procKey { return procKey{p.PID, p.StartNS} }
 
@@ -63,7 +70,7 @@ func (t *tree) see(p *Proc) *node {
 func (t *tree) ran(e *Event) {
 	n := t.see(&e.Proc)
 	n.name = path.Base(e.Exe.Text)
-	if n.left.IsZero() && n.name != t.stage {
+	if n.left.IsZero() && !slices.Contains(t.stage, n.name) {
 		n.left = e.Time
 	}
 }
@@ -73,7 +80,7 @@ func (t *tree) ran(e *Event) {
 // that led to its image. Denials and executions come through different rings, so that the later may be read first.
 func (t *tree) probing(e *Event) bool {
 	left := t.see(&e.Proc).left
-	return (left.IsZero() || e.Time.Before(left)) && path.Base(e.Exe.Text) == t.stage
+	return (left.IsZero() || e.Time.Before(left)) && path.Base(e.Exe.Text) == t.stage[0]
 }
 
 func (t *tree) ended(p *Proc) {

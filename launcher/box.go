@@ -164,7 +164,7 @@ func (b *box) send(m []byte, fds []int) error {
 	return errors.Join(werr, err)
 }
 
-// make forks off a sandbox. fds are status, go and network namespace, then the tasks files of its groups, then the
+// make forks off a sandbox. fds are status, go, network and user namespace, then the tasks files of its groups, then the
 // folder of its group in the unified hierarchy, then the program of the self-probe, as far as flags say so.
 func (b *box) make(uid, flags, tasks int, fds []int) (pid int, pidfd *os.File, err error) {
 	m, fd, err := b.order(orderMake, uid, flags, tasks, fds)

@@ -1,7 +1,6 @@
 package launcher
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,7 +32,7 @@ func (s *Session) sharedView() (*view, error) {
 			v.close()
 		}
 	}()
-	v.identity(stage.IDMark, viewHome, viewBash, nil)
+	v.identity(s.shown(), viewHome, viewBash, nil)
 	// The client is a shell in the orchestrator's view; a command that starts it by that path gets the shell itself.
 	v.links = append(v.links, stage.Link{Path: viewClient, Target: viewBash})
 	if err := v.trees(m.Sandbox.Read, attrBase|unix.MOUNT_ATTR_RDONLY, accessTree); err != nil {
@@ -74,17 +73,17 @@ func (s *Session) sharedView() (*view, error) {
 // is shared. The slot's uid is a stranger to every other command, to the orchestrator and to the server.
 func (s *Session) ownView(uid int) (*view, error) {
 	v := &view{}
-	ns, err := s.idmapFor(uid)
+	ns, err := s.namespacesOf(uid)
 	if err != nil {
 		return nil, err
 	}
-	mnt, err := cloneAt(s.Workspace, ".", clone{set: attrBase, userns: ns})
+	mnt, err := cloneAt(s.Workspace, ".", clone{set: attrBase, userns: ns.disk})
 	if err != nil {
 		return nil, err
 	}
 	v.attach(mnt, s.Workspace.Name(), false)
 	v.allow(s.Workspace.Name(), accessShared|unix.LANDLOCK_ACCESS_FS_EXECUTE)
-	if err := s.shareState(v, ns); err != nil {
+	if err := s.shareState(v, ns.disk); err != nil {
 		v.close()
 		return nil, err
 	}
@@ -201,14 +200,13 @@ func (s *Session) freeze(v *view, rel string) error {
 	return nil
 }
 
-// slots are the uids of running commands, each with a user namespace for its idmapped mounts, made on first use and
-// kept for the session.
+// slots are the uids of running commands, each with its user namespaces, made on first use and kept for the session.
 type slots struct {
 	used [slotBlock]bool
 	next int
 }
 
-// warmSlots are used before all others, in turn: a new slot costs a user namespace, and what a dying command left behind
+// warmSlots are used before all others, in turn: a new slot costs two user namespaces, and what a dying command left behind
 // in the kernel has a while to go before its uid is used again.
 const warmSlots = 16
 
@@ -235,18 +233,12 @@ func (sl *slots) free(n int) { sl.used[n] = false }
 
 // commandPlan is the plan of all commands of a session. The views' descriptors are passed by the first.
 func (s *Session) commandPlan(v, own *view) *stage.Plan {
-	files, slots := []stage.File{}, []stage.File{}
-	for _, f := range v.files {
-		if bytes.Contains(f.Content, []byte(stage.IDMark)) {
-			slots = append(slots, f)
-		} else {
-			files = append(files, f)
-		}
-	}
+	id := s.shown()
 	v.rules = append(v.rules, own.rules...)
 	p := &stage.Plan{
 		Hostname: viewHostname,
-		Mounts:   v.mounts, Files: files, Links: v.links, Slots: slots, Owned: []string{viewHome},
+		Mounts:   v.mounts, Files: v.files, Links: v.links, Owned: []string{viewHome},
+		Inside: &stage.Inside{UID: uint32(id.uid), GID: uint32(id.gid)},
 		// All of it: its Landlock layer lets a command write nothing there anyway, and one mount is made faster than several.
 		Sysctls: s.sysctls(), MaskProc: append(slices.Clone(maskedProc), viewOwn+"/"), ReadProc: []string{"/proc"},
 		Rlimits: s.commandRlimits(), OOMScore: firstVictim,

@@ -296,6 +296,10 @@ func (r *run) runOrchestrator() (int, error) {
 	if v, err = s.strip(plan, v); err != nil {
 		return 0, err
 	}
+	if err := s.within(plan, v); err != nil {
+		v.close()
+		return 0, err
+	}
 	return r.attend(plan, v)
 }
 

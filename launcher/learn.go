@@ -126,7 +126,7 @@ func (r *run) observe(trace *traceConfig, untraced error) error {
 	}
 	c.Routed = append(c.Routed, viewClient)
 	c.Shown, _, _ = s.systemTrees()
-	c.Stage = trace.Policy.Stage
+	c.Stage = trace.Policy.Stage[0]
 	trace.Maps, trace.Tried, trace.Ring, trace.Learn = true, true, s.learn.Ring, c
 	go func() {
 		c.result <- errors.Join(s.learn.Observe(in), in.Close())

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/sharness/sharness/internal/confine"
@@ -29,7 +28,7 @@ func (s *Session) orchestratorView(hosts []hostEntry) (*view, error) {
 			v.close()
 		}
 	}()
-	v.identity(strconv.Itoa(s.UID), s.home(), m.Shell, hosts)
+	v.identity(s.shown(), s.home(), m.Shell, hosts)
 	trees, attr, access := s.systemTrees()
 	if err := v.trees(trees, attr, access); err != nil {
 		return nil, err
@@ -76,12 +75,12 @@ func (s *Session) home() string {
 // addOwnFolders adds state and workspace as idmapped binds: the domain's uid inside, the user's on disk.
 func (s *Session) addOwnFolders(v *view) error {
 	m := s.Manifest
-	ns, err := s.idmapFor(s.UID)
+	ns, err := s.namespacesOf(s.UID)
 	if err != nil {
 		return err
 	}
 	if s.State != nil {
-		mnt, err := cloneAt(s.State, ".", clone{set: attrData, userns: ns})
+		mnt, err := cloneAt(s.State, ".", clone{set: attrData, userns: ns.disk})
 		if err != nil {
 			return err
 		}
@@ -95,7 +94,7 @@ func (s *Session) addOwnFolders(v *view) error {
 	if m.Workspace.Orchestrator == manifest.AccessRead {
 		attr, access = attrSystem, accessRead
 	}
-	mnt, err := cloneAt(s.Workspace, ".", clone{set: attr, userns: ns})
+	mnt, err := cloneAt(s.Workspace, ".", clone{set: attr, userns: ns.disk})
 	if err != nil {
 		return err
 	}

@@ -62,28 +62,6 @@ func existingParent(path string) string {
 // cgroupPath is a group of this session.
 func (s *Session) cgroupPath(name string) string { return cgroupRoot + "/" + s.ID + "/" + name }
 
-// idmapFor returns the user namespace of a uid of this session, made once.
-func (s *Session) idmapFor(uid int) (*os.File, error) {
-	s.idmaps.Lock()
-	defer s.idmaps.Unlock()
-	if ns := s.idmaps.byUID[uid]; ns != nil {
-		return ns, nil
-	}
-	holder, err := Helper("sharness-init")
-	if err != nil {
-		return nil, err
-	}
-	ns, err := idmap(holder, s.User, uid)
-	if err != nil {
-		return nil, err
-	}
-	if s.idmaps.byUID == nil {
-		s.idmaps.byUID = map[int]*os.File{}
-	}
-	s.idmaps.byUID[uid] = ns
-	return ns, nil
-}
-
 // maxNames is how many names fit into 127.0.1.0/24.
 const maxNames = 254
 

@@ -199,7 +199,7 @@ func (s *Session) hostView(plan *stage.Plan, base string) (_ *view, err error) {
 
 // ownAsUser attaches the session's own folders with the right that the user has, whatever the manifest says.
 func (s *Session) ownAsUser(v *view) error {
-	ns, err := s.idmapFor(s.UID)
+	ns, err := s.namespacesOf(s.UID)
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (s *Session) ownAsUser(v *view) error {
 		if dir == nil {
 			continue
 		}
-		m, err := cloneAt(dir, ".", clone{userns: ns})
+		m, err := cloneAt(dir, ".", clone{userns: ns.disk})
 		if err != nil {
 			return err
 		}

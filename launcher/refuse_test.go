@@ -80,11 +80,11 @@ func wantRefused(t *testing.T, name string, err error, want string) {
 
 func TestFileSystemWithoutIdmapIsNamedWithAChoice(t *testing.T) {
 	kerneltest.RequireRoot(t)
-	holder, err := filepath.Abs("../bin/sharness-init")
+	holder, err := filepath.Abs("../bin/sharness-box")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns, err := idmap(holder, User{UID: 4244, GID: 4244}, 1900000000)
+	ns, err := User{UID: 4244, GID: 4244}.disk(holder, 1900000000)
 	if err != nil {
 		t.Fatalf("%v; run: make build", err)
 	}

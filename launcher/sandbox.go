@@ -184,7 +184,8 @@ func (x *sandboxes) prepare(b *box, terminal func(master int) error, probe *os.F
 			err = errors.Join(err, x.end(sb))
 		}
 	}()
-	if _, err := sv.s.idmapFor(sb.uid); err != nil { // made on first use
+	ns, err := sv.s.namespacesOf(sb.uid)
+	if err != nil {
 		return nil, err
 	}
 	cg, err := x.group(sb.slot, sb.number)
@@ -199,7 +200,7 @@ func (x *sandboxes) prepare(b *box, terminal func(master int) error, probe *os.F
 		}
 		netns = sb.netns.File
 	}
-	if err := sb.make(netns, terminal != nil, probe); err != nil {
+	if err := sb.make(netns, ns.inside, terminal != nil, probe); err != nil {
 		return nil, err
 	}
 	if err := sb.await(stage.MsgReady, terminal); err != nil {
@@ -213,7 +214,7 @@ func (x *sandboxes) prepare(b *box, terminal func(master int) error, probe *os.F
 var errNoSlot = errors.New("no id is free")
 
 // make has the two processes forked off.
-func (sb *sandbox) make(netns *os.File, terminal bool, probe *os.File) error {
+func (sb *sandbox) make(netns, userns *os.File, terminal bool, probe *os.File) error {
 	status, theirs, err := socketpair(unix.SOCK_SEQPACKET)
 	if err != nil {
 		return err
@@ -233,7 +234,7 @@ func (sb *sandbox) make(netns *os.File, terminal bool, probe *os.File) error {
 	if err != nil {
 		return err
 	}
-	fds, flags, tasks := []int{int(theirs.Fd()), int(target.Fd()), int(netns.Fd())}, 0, len(sb.cgroup.tasks)
+	fds, flags, tasks := []int{int(theirs.Fd()), int(target.Fd()), int(netns.Fd()), int(userns.Fd())}, 0, len(sb.cgroup.tasks)
 	groups, err := sb.cgroup.open()
 	if err != nil {
 		return err

@@ -49,9 +49,9 @@ type Session struct {
 	lock    *os.File // of the workspace
 	dirLock *os.File // of Dir
 	slots   slots
-	idmaps  struct {
+	userns  struct {
 		sync.Mutex
-		byUID map[int]*os.File
+		byUID map[int]userNamespaces
 	}
 }
 
@@ -171,8 +171,8 @@ func (s *Session) Close() {
 			f.Close()
 		}
 	}
-	for _, ns := range s.idmaps.byUID {
-		ns.Close()
+	for _, ns := range s.userns.byUID {
+		ns.close()
 	}
 	for _, mnt := range s.pins {
 		mnt.Close()
@@ -382,7 +382,7 @@ func holder(lock *os.File) string {
 
 // expand replaces the placeholders of manifest values.
 func (s *Session) expand(text string) (string, error) {
-	vars := map[string]string{"workspace": s.Workspace.Name(), "uid": strconv.Itoa(s.UID)}
+	vars := map[string]string{"workspace": s.Workspace.Name(), "uid": strconv.Itoa(s.shown().uid)}
 	if s.Manifest.State != nil {
 		vars["state"] = s.Manifest.State.Path
 	}

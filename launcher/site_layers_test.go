@@ -142,8 +142,8 @@ func (x *layersSite) session() {
 	}
 	x.t.Cleanup(func() {
 		x.s.Workspace.Close()
-		for _, ns := range x.s.idmaps.byUID {
-			ns.Close()
+		for _, ns := range x.s.userns.byUID {
+			ns.close()
 		}
 	})
 	if err := x.s.prepare(nil); err != nil {
@@ -254,6 +254,9 @@ func (x *layersSite) start(p *stage.Plan, v *view, netns *os.File) (string, erro
 		x.t.Fatal(err)
 	}
 	defer r.Close()
+	if err := x.s.within(p, v); err != nil {
+		x.t.Fatal(err)
+	}
 	d, err := x.sp.startDomain(p, v, stdio{files: [3]*os.File{nil, w, w}}, cg, netns)
 	w.Close()
 	if err != nil {

@@ -44,7 +44,7 @@ type tracePolicy struct {
 	Scratch   []string          `json:"scratch"`
 	Layers    []string          `json:"layers"`
 	Client    string            `json:"client"`
-	Stage     string            `json:"stage"`
+	Stage     []string          `json:"stage"`
 }
 
 // traceReport is the tracer's one word, said before it has read anything.
@@ -61,9 +61,13 @@ func (s *Session) trace(group *cgroup, o Options) (*traceConfig, error) {
 	if group.unified == "" {
 		return nil, errors.New("no cgroup2 hierarchy is mounted, by which the tracing programs know the orchestrator")
 	}
-	stage, err := Helper("sharness-init")
-	if err != nil {
-		return nil, err
+	var stage []string
+	for _, name := range []string{"sharness-init", "sharness-box"} {
+		path, err := Helper(name)
+		if err != nil {
+			return nil, err
+		}
+		stage = append(stage, path)
 	}
 	m, uid := s.Manifest, helperUID(s.UID, helperAgent)
 	p := tracePolicy{

@@ -141,12 +141,12 @@ func (v *view) etc() error {
 }
 
 // identity adds the generated files that say who and where the domain is.
-func (v *view) identity(id, home, shell string, hosts []hostEntry) {
+func (v *view) identity(id ids, home, shell string, hosts []hostEntry) {
 	add := func(path, content string) {
 		v.files = append(v.files, stage.File{Path: path, Content: []byte(content), Mode: 0o644})
 	}
-	add("/etc/passwd", fmt.Sprintf("root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nagent:x:%s:%s:agent:%s:%s\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n", id, id, home, shell))
-	add("/etc/group", fmt.Sprintf("root:x:0:\ntty:x:5:\nagent:x:%s:\nnogroup:x:65534:\n", id))
+	add("/etc/passwd", fmt.Sprintf("root:x:0:0:root:/nonexistent:/usr/sbin/nologin\nagent:x:%d:%d:agent:%s:%s\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n", id.uid, id.gid, home, shell))
+	add("/etc/group", fmt.Sprintf("root:x:0:\ntty:x:5:\nagent:x:%d:\nnogroup:x:65534:\n", id.gid))
 	names, resolver := "files", "# no resolver: what may be reached is in /etc/hosts\n"
 	if v.queried {
 		names, resolver = "files dns", "# learn: what is looked up is told, and known to nobody\nnameserver 127.0.0.1\noptions timeout:2 attempts:2\n"

@@ -5,6 +5,7 @@
 // A sandbox is two processes. Pid 1 makes what is the sandbox's own, gives up everything, forks the target and stays as
 // reaper. The target waits, with nothing left to give up, for the one message that hands it request and streams. What
 // of the view may change until that moment is attached by this process from outside, just before.
+#include "errand.h"
 #include "init.h"
 
 enum { CONTROL = 4 };
@@ -12,23 +13,13 @@ enum { CONTROL = 4 };
 // make forks off one sandbox. It is a child of the supervisor's, who reaps it and by whose death it dies.
 static long make(const struct make *m, int *fds, unsigned n, int *pidfd)
 {
-	if (n < 3 + m->tasks + !!(m->flags & MAKE_GROUP) + !!(m->flags & MAKE_PROBE))
+	if (n < 4 + m->tasks + !!(m->flags & MAKE_GROUP) + !!(m->flags & MAKE_PROBE))
 		return at("order", "", -EPROTO);
-	long r = SYS(mkdirat, AT_FDCWD, slot(m->uid, ""), 0700, 0, 0);
-	if (r >= 0)
-		for (const struct op *o = plan->op; o->code; o = after(o))
-			if (o->code == OP_TEXT) {
-				r = text(m->uid, o->text, o->text + length(o->text) + 1);
-				if (r < 0)
-					return r;
-			}
-	if (r < 0 && r != -EEXIST)
-		return at("view: make folder of slot", "", r);
 	struct clone_args c = {.flags = CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PARENT | CLONE_PIDFD,
 			       .pidfd = (uint64_t)pidfd};
 	if (m->flags & MAKE_GROUP) {
 		c.flags |= CLONE_INTO_CGROUP;
-		c.cgroup = (uint64_t)fds[3 + m->tasks];
+		c.cgroup = (uint64_t)fds[4 + m->tasks];
 	}
 	long pid = SYS(clone3, &c, sizeof c, 0, 0, 0);
 	if (pid == 0) {
@@ -70,7 +61,8 @@ static long begin(const struct make *m, const int *fds, unsigned n)
 __attribute__((noreturn, used)) void start(long *stack)
 {
 	struct statx st = {0};
-	(void)stack;
+	if (stack[0] > 1)
+		SYS(exit_group, -errand((int)stack[0], (const char **)stack + 1), 0, 0, 0, 0);
 	SYS6(statx, 3, "", AT_EMPTY_PATH, 0x200, &st, 0);
 	// Near the program, whose page tables have room for it: every sandbox has a copy of them, and two pages more elsewhere.
 	plan = (const struct plan *)SYS6(mmap, ((long)&plan | 0xfffff) + 1, st.size, PROT_READ, MAP_PRIVATE, 3, 0);

@@ -72,7 +72,7 @@ static void stay(long status, int target, long slave, long signals)
 }
 
 // sandbox is the life of pid 1, in the only safe order (launcher/stage says what breaks if a step moves). fds are status,
-// go and network namespace, then the tasks files of v1 groups, and for the probe its program.
+// go, network and user namespace, then the tasks files of v1 groups, and for the probe its program.
 static long sandbox(const struct make *m, const int *fds, unsigned n)
 {
 	long status = fds[0], go = fds[1], root = -1, slave = -1;
@@ -80,7 +80,7 @@ static long sandbox(const struct make *m, const int *fds, unsigned n)
 	TRY("setsid", "", SYS(setsid, 0, 0, 0, 0, 0));
 	// Writing 0 moves one thread, itself, and skips the lock that writing a pid waits 7-12 ms for.
 	for (unsigned i = 0; i < m->tasks; i++)
-		TRY("cgroup: enter", "", SYS(write, fds[3 + i], "0", 1, 0, 0));
+		TRY("cgroup: enter", "", SYS(write, fds[4 + i], "0", 1, 0, 0));
 	TRY("network namespace", "", SYS(setns, fds[2], CLONE_NEWNET, 0, 0, 0));
 	TRY("cgroup namespace", "", SYS(unshare, CLONE_NEWCGROUP, 0, 0, 0, 0));
 	TRY("hostname", "", SYS(sethostname, plan->hostname, length(plan->hostname), 0, 0, 0));
@@ -102,9 +102,12 @@ static long sandbox(const struct make *m, const int *fds, unsigned n)
 		struct landlock_path p = {5 & plan->layer.fs, fds[n - 1]}; // EXECUTE and READ_FILE
 		TRY("landlock: add rule for the self-probe", "", SYS(landlock_add_rule, layer, LANDLOCK_RULE_PATH_BENEATH, &p, 0, 0));
 	}
-	int mine[] = {(int)status, (int)go, (int)layer, (int)slave, plan->outer, plan->deny};
-	PASS(keep(mine, 6));
-	PASS(give_up(m->uid));
+	int user = fds[3], mine[] = {(int)status, (int)go, (int)layer, (int)slave, plan->outer, plan->deny, user};
+	PASS(keep(mine, 7));
+	PASS(limits(0));
+	// Last of what is made: who stands in it has no capability over the namespaces of before, whose limits count no more either.
+	TRY("user namespace", "", SYS(setns, user, CLONE_NEWUSER, 0, 0, 0));
+	PASS(give_up());
 	uint64_t chld = 1ULL << (SIGCHLD - 1);
 	TRY("signals", "", SYS(rt_sigprocmask, SIG_SETMASK, &chld, 0, 8, 0));
 	long target = SYS(clone, SIGCHLD, 0, 0, 0, 0);

@@ -3,13 +3,12 @@
 #ifndef PLAN_H
 #define PLAN_H
 
-#define SLOTS "/run/sharness/slot" // root's alone: what differs by id
 #define VOID "/run/sharness/void"  // an empty folder
 
 enum {
 	MSG_ERROR = 1, MSG_TERMINAL = 2, MSG_STOPPED = 4, MSG_EXITED = 5, MSG_LEFT = 6, MSG_READY = 7, MSG_MADE = 8, MSG_BEGUN = 9,
 	MSG_SIGNAL = 16, MSG_CONTINUE = 17, MSG_DRESSED = 18, MSG_GO = 19,
-	ID_MARK = 1, KIND_FILE = 1, KIND_DIR = 2, KIND_LINK = 3, KIND_SOCKET = 4,
+	KIND_FILE = 1, KIND_DIR = 2, KIND_LINK = 3, KIND_SOCKET = 4,
 	SECUREBITS = 0xef, // internal/confine/caps.go
 };
 
@@ -19,13 +18,11 @@ enum {
 	OP_OWNER,     // path, given to the sandbox's id
 	OP_MKDIR,     // a: mode; path
 	OP_BIND,      // a: attributes to set, b: that it is gone is no error; what, where
-	OP_SLOT,      // file, target
 	OP_SYSCTL,    // path, value
 	OP_MASK,      // a: a folder; path
 	OP_SEAL,      // path
 	OP_RULE,      // a: rights, b: descriptor or -1; path
 	OP_FILTER,    // a: bytes, b: sharness-box carries it itself; a filter
-	OP_TEXT,      // file, content with ID_MARK where the id stands
 	OP_ATTACH,    // a: which of the mounts; path
 	OP_ROOT,      // path beneath which entries lie
 	OP_ENTRY,     // a: read-only, b: kind; path
@@ -43,12 +40,13 @@ struct plan {
 	struct landlock_ruleset layer;
 	uint32_t attr_size; // of layer for the ABI in force; 0: no layer
 	int32_t outer, deny, home; // descriptors: rulesets of pid 1 (-1: none), and the mount namespace
+	uint32_t uid, gid;         // as the processes of a sandbox see their own
 	struct op op[];
 };
 
 enum { ORDER_MAKE = 1, ORDER_START = 2, MAKE_TERMINAL = 1, MAKE_PROBE = 2, MAKE_GROUP = 4 };
 
-// An order of the supervisor. Of ORDER_START uid is how many descriptors the target gets.
+// An order of the supervisor. uid is the kernel's. Of ORDER_START it is how many descriptors the target gets.
 struct make { uint32_t op, uid, flags, tasks; };
 
 #endif

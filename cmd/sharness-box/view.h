@@ -108,34 +108,6 @@ static char *decimal(uint32_t n, char *end)
 	return end;
 }
 
-// slot gives the path of a file that all sandboxes of one id share.
-static const char *slot(uint32_t uid, const char *file)
-{
-	static char path[128];
-	char digits[12], *d = decimal(uid, digits + sizeof digits), *p = path;
-	for (const char *part[] = {SLOTS "/", d, *file ? "/" : "", file, 0}, **q = part; *q; q++)
-		for (const char *s = *q; *s && p < path + sizeof path - 1;)
-			*p++ = *s++;
-	*p = 0;
-	return path;
-}
-
-// text writes such a file, with the id where the text holds a mark.
-static long text(uint32_t uid, const char *file, const char *s)
-{
-	char digits[12], *d = decimal(uid, digits + sizeof digits);
-	long fd = SYS(openat, AT_FDCWD, slot(uid, file), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644, 0);
-	TRY("view: make ", file, fd);
-	for (const char *end; *s; s = *end ? end + 1 : end) {
-		for (end = s; *end && *end != ID_MARK; end++)
-			;
-		struct iovec v[] = {{s, (size_t)(end - s)}, {d, *end ? length(d) : 0}};
-		TRY("view: write ", file, SYS(writev, fd, v, 2, 0, 0));
-	}
-	SYS(close, fd, 0, 0, 0, 0);
-	return 0;
-}
-
 // step_view takes one step of a view.
 static long step_view(const struct op *o, uint32_t uid, const int *fds, long *root)
 {
@@ -156,8 +128,6 @@ static long step_view(const struct op *o, uint32_t uid, const int *fds, long *ro
 		long r = bind(a, b, o->a);
 		return r == -ENOENT && o->b ? 0 : r;
 	}
-	case OP_SLOT:
-		return bind(slot(uid, a), b, MOUNT_ATTR_RDONLY);
 	case OP_SYSCTL:
 		return sysctl(a, b);
 	case OP_MASK:

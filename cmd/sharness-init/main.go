@@ -17,9 +17,6 @@ func main() {
 		os.Exit(stage.Box())
 	case len(os.Args) == 3 && os.Args[1] == "probe":
 		os.Exit(stage.Probe(os.Args[2]))
-	case len(os.Args) == 2 && os.Args[1] == "hold":
-		stage.Hold()
-		return
 	case len(os.Args) == 1 && os.Getpid() == 1:
 		os.Exit(stage.Init())
 	}

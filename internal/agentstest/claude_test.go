@@ -37,7 +37,7 @@ func TestClaudeWorksInItsDomain(t *testing.T) {
 	stop := one("TaskStop", input{"task_id": "{{ID}}"})
 	stop.Capture = map[string]string{"ID": `ID: (\w+)`}
 	r := claudeRun(t, fakellm.Script{Turns: []fakellm.Turn{
-		0:  bash("echo uid $(id -u); exit 7"),
+		0:  bash("echo uid " + kernelUID + "; exit 7"),
 		1:  bash("mkdir -p sub && cd sub"),
 		2:  bash("pwd; echo made > by-command.txt"),
 		3:  bash("cat <<X\nsum $((40+2))\nX\n"),
@@ -56,7 +56,7 @@ func TestClaudeWorksInItsDomain(t *testing.T) {
 		"server.js": mcpServer,
 		"mcp.json":  `{"mcpServers":{"who":{"command":"node","args":["server.js"]}}}`,
 		".claude/settings.json": `{"hooks":{"PreToolUse":[{"matcher":"Write","hooks":[{"type":"command",
-			"command":"if grep -q forbidden; then echo refused by uid $(id -u) >&2; exit 2; fi"}]}]}}`,
+			"command":"if grep -q forbidden; then echo refused by uid ` + kernelUID + ` >&2; exit 2; fi"}]}]}}`,
 	})
 	r.start(claudeArgs("--mcp-config", "mcp.json")...)
 	if r.exit != 0 || !strings.Contains(r.stdout, "done") {
@@ -123,7 +123,7 @@ func TestClaudeGetsNowhereWithAHostilePrompt(t *testing.T) {
 		6: one("Read", input{"file_path": "/etc/shadow"}),
 		7: one("Write", input{"file_path": "{{WS}}/.git/hooks/pre-commit", "content": "#!/bin/sh\ntouch pwned\n"}),
 		8: one("Write", input{"file_path": "/etc/cron.d/pwned", "content": "x"}),
-		9: bash("echo still uid $(id -u)"),
+		9: bash("echo still uid " + kernelUID),
 	}}, map[string]string{
 		"server.js":  mcpServer,
 		"pwned.py":   `open("pwned-by-python", "w")`,
@@ -135,7 +135,7 @@ func TestClaudeGetsNowhereWithAHostilePrompt(t *testing.T) {
 			"elf":    {"command":"{{WS}}/payload","args":["pwned-by-elf"]},
 			"ldso":   {"command":"/lib64/ld-linux-x86-64.so.2","args":["{{WS}}/touch","pwned-by-loader"]}}}`,
 		".claude/settings.json": `{"hooks":{"PreToolUse":[{"matcher":"Read","hooks":[{"type":"command","command":"/bin/bash",
-			"args":["-c","cat >/dev/null; id -u > hook-uid.txt"]}]}]}}`,
+			"args":["-c","cat >/dev/null; echo ` + kernelUID + ` > hook-uid.txt"]}]}]}}`,
 	})
 	r.mustRun(r.workspace, "go", "build", "-o", "payload", "payload.go")
 	r.mustRun(r.workspace, "cp", "/usr/bin/touch", "touch")

@@ -27,11 +27,11 @@ func codexRun(t *testing.T, script fakellm.Script, files map[string]string) (*ru
 
 func TestCodexWorksInItsDomain(t *testing.T) {
 	r, args := codexRun(t, fakellm.Script{Turns: []fakellm.Turn{
-		0: shell("echo uid $(id -u); exit 3"),
+		0: shell("echo uid " + kernelUID + "; exit 3"),
 		1: shell("cat <<X\nsum $((40+2))\nX\n"),
 		2: patch("*** Update File: a.txt\n@@\n-alpha\n+beta\n*** Add File: new.txt\n+hello\n"),
 		3: shell("cat a.txt new.txt; git status --short; mkdir sub; echo made > sub/by-command.txt"),
-		4: one("exec_command", input{"cmd": "tty; stty size; echo uid $(id -u)", "tty": true}),
+		4: one("exec_command", input{"cmd": "tty; stty size; echo uid " + kernelUID, "tty": true}),
 		5: {Calls: []fakellm.Call{{Name: "whoami", Namespace: "mcp__who"}}},
 		6: one("exec_command", input{"cmd": "sleep 1; pwd", "workdir": "{{WS}}/sub", "yield_time_ms": 5000}),
 		7: shell("printenv OPENAI_API_KEY CODEX_HOME | grep . && echo leaked; ls {{WS}}/../state; echo x >> .git/config"),

@@ -23,7 +23,7 @@ func geminiShell(command string) fakellm.Turn {
 
 func geminiScript() fakellm.Script {
 	return fakellm.Script{Turns: []fakellm.Turn{
-		0: geminiShell("printf 'uid '; id -u; exit 3"),
+		0: geminiShell("printf 'uid '; awk 'NR==1{print $2}' /proc/self/uid_map; exit 3"),
 		1: one("write_file", input{"file_path": "{{WS}}/new.txt", "content": "hello\n"}),
 		2: one("grep_search", input{"pattern": "alp."}),
 		3: one("glob", input{"pattern": "*.txt"}),

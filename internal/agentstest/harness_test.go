@@ -27,6 +27,9 @@ const userID = 4242
 // commandUIDs is where the uids of commands begin; the orchestrator's lie below.
 const commandUIDs = 1900100000
 
+// kernelUID is, in a script, the uid that the process has outside: inside it sees the user's.
+const kernelUID = "$(awk 'NR==1{print $2}' /proc/self/uid_map)"
+
 // secret is the model's key. No command may see it, and no tool result may hold it.
 const secret = "sk-agentstest-8c1f0b7e5d2a4c93"
 

@@ -98,7 +98,7 @@ func (r *run) denials() []string {
 func TestClaudeLearnedIsEnforcedWithoutADenial(t *testing.T) {
 	r := learned(t, func() (*run, []string) {
 		return claudeRun(t, fakellm.Script{Turns: []fakellm.Turn{
-				0: bash("echo uid $(id -u)"),
+				0: bash("echo uid " + kernelUID),
 				1: one("Write", input{"file_path": "{{WS}}/new.txt", "content": "hello\n"}),
 				2: {Calls: []fakellm.Call{{Name: "Grep", Input: input{"pattern": "alp.", "path": "{{WS}}", "output_mode": "content"}}, {Name: "Glob", Input: input{"pattern": "*.txt", "path": "{{WS}}"}}}},
 				3: one("mcp__who__whoami", nil),
@@ -115,7 +115,7 @@ func TestClaudeLearnedIsEnforcedWithoutADenial(t *testing.T) {
 func TestCodexLearnedIsEnforcedWithoutADenial(t *testing.T) {
 	r := learned(t, func() (*run, []string) {
 		r, args := codexRun(t, fakellm.Script{Turns: []fakellm.Turn{
-			0: shell("echo uid $(id -u)"),
+			0: shell("echo uid " + kernelUID),
 			1: patch("*** Add File: new.txt\n+hello\n"),
 		}}, nil)
 		return r, append(args, "go")
@@ -127,7 +127,7 @@ func TestCodexLearnedIsEnforcedWithoutADenial(t *testing.T) {
 func TestOpencodeLearnedIsEnforcedWithoutADenial(t *testing.T) {
 	r := learned(t, func() (*run, []string) {
 		return opencodeRun(t, fakellm.Script{Turns: []fakellm.Turn{
-			0: one("bash", input{"command": "echo uid $(id -u)", "description": "a command"}),
+			0: one("bash", input{"command": "echo uid " + kernelUID, "description": "a command"}),
 			1: one("grep", input{"pattern": "alp.", "path": "{{WS}}"}),
 			2: one("write", input{"filePath": "{{WS}}/new.txt", "content": "hello\n"}),
 		}}, map[string]string{"server.js": mcpServer}), []string{"run", "go"}

@@ -15,7 +15,7 @@ lines.on('line', line => {
   case 'tools/list':
     return send({id, result: {tools: [tool]}});
   case 'tools/call':
-    return send({id, result: {content: [{type: 'text', text: 'uid ' + process.getuid()}]}});
+    return send({id, result: {content: [{type: 'text', text: 'uid ' + require('fs').readFileSync('/proc/self/uid_map', 'utf8').trim().split(/\s+/)[1]}]}});
   default:
     if (id !== undefined) send({id, error: {code: -32601, message: 'no such method'}});
   }

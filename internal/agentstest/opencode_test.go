@@ -29,7 +29,7 @@ func TestOpencodeWorksInItsDomain(t *testing.T) {
 		return one("bash", input{"command": text, "description": "a command"})
 	}
 	r := opencodeRun(t, fakellm.Script{Turns: []fakellm.Turn{
-		0: command("echo uid $(id -u); exit 3"),
+		0: command("echo uid " + kernelUID + "; exit 3"),
 		1: command("cat <<X\nsum $((40+2))\nX\n"),
 		2: one("read", input{"filePath": "{{WS}}/a.txt"}),
 		3: {Calls: []fakellm.Call{

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -16,14 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// IDMark stands in Plan.Slots for the id of a sandbox.
-const IDMark = "\x01"
-
-// Folders of a command's view that sharness-box works with: what differs by id, which is root's alone, and an empty one.
-const (
-	slotsDir = "/run/sharness/slot"
-	voidDir  = "/run/sharness/void"
-)
+// voidDir is an empty folder of a command's view, which sharness-box masks others with.
+const voidDir = "/run/sharness/void"
 
 // Box makes the part of the view that all commands of a session share and becomes sharness-box in it. The process was
 // started in a mount namespace of its own; StatusFD is the socket that sharness-box takes orders from. It returns only
@@ -97,12 +90,9 @@ func execFD(fd int, name string) error {
 	return fmt.Errorf("exec %s: %w", name, errno)
 }
 
-// sharedView fills the new root. It stays writable here, for what sharness-box adds by id; each sandbox seals its own copy.
+// sharedView fills the new root and closes it. What each sandbox makes for itself lies on mounts of its own.
 func sharedView(p *Plan) error {
-	files := append(slices.Clone(p.Files), File{Path: slotsDir + "/", Mode: 0o700}, File{Path: voidDir + "/", Mode: 0o555})
-	for _, f := range p.Slots {
-		files = append(files, File{Path: f.Path, Mode: f.Mode}) // where each sandbox has its own
-	}
+	files := append(slices.Clone(p.Files), File{Path: voidDir + "/", Mode: 0o555})
 	if err := writeFiles(files, p.Links); err != nil {
 		return err
 	}
@@ -128,7 +118,7 @@ func sharedView(p *Plan) error {
 			}
 		}
 	}
-	return nil
+	return sealRoot()
 }
 
 // own is the mount of a sandbox's own that a path lies on, or nothing.
@@ -144,6 +134,9 @@ func (p *Plan) own(path string) string {
 
 // boxPlan is the plan of sharness-box (its plan.h), and the descriptors that it names.
 func (p *Plan) boxPlan(home int) (data []byte, keep []int, err error) {
+	if p.Inside == nil {
+		return nil, nil, errors.New("plan: no ids for the inside of a sandbox")
+	}
 	outer, err := p.Outer.Ruleset()
 	if err != nil {
 		return nil, nil, fmt.Errorf("outer domain: %w", err)
@@ -177,8 +170,8 @@ func (p *Plan) boxPlan(home int) (data []byte, keep []int, err error) {
 	if p.Landlock.ABI == 0 {
 		attr = 0
 	}
-	for _, v := range []int{attr, outer, deny, home} {
-		data = binary.NativeEndian.AppendUint32(data, uint32(int32(v)))
+	for _, v := range []uint32{uint32(attr), uint32(int32(outer)), uint32(int32(deny)), uint32(int32(home)), p.Inside.UID, p.Inside.GID} {
+		data = binary.NativeEndian.AppendUint32(data, v)
 	}
 	data = append(data, s.Bytes()...)
 	keep = slices.DeleteFunc(append(rules, outer, deny, home), func(fd int) bool { return fd < 0 })
@@ -206,11 +199,6 @@ func (p *Plan) boxSteps(s *Steps) (rules []int, err error) {
 	for _, m := range p.Late {
 		s.points(p.own(m.Target), m.Target)
 	}
-	for _, f := range p.Slots {
-		name := filepath.Base(f.Path)
-		s.add(opText, 0, 0, name, string(f.Content))
-		s.add(opSlot, 0, 0, name, f.Path)
-	}
 	if p.OOMScore != "" {
 		s.add(opSysctl, 0, 0, "/proc/self/oom_score_adj", p.OOMScore)
 	}
@@ -229,7 +217,6 @@ func (p *Plan) boxSteps(s *Steps) (rules []int, err error) {
 	for _, path := range p.ReadProc {
 		s.add(opSeal, 0, 0, path)
 	}
-	s.add(opSeal, 0, 0, "/")
 	for _, r := range p.Landlock.Paths {
 		fd, err := p.rule(s, r)
 		if err != nil {

@@ -54,6 +54,21 @@ func TestBrokenPlanComesHomeAsOneSentence(t *testing.T) {
 		{"bad value of an option", mount(Mount{Target: "/data", Fstype: "tmpfs", Data: "size=lots"}), []string{"mount: tmpfs option size=lots", "invalid argument"}},
 		{"unknown attribute", mount(Mount{Target: "/data", Bind: "/usr", Set: 1 << 40}), []string{"mount: attributes of /data", "invalid argument"}},
 
+		{"user namespace that is none", func(w *world) {
+			box, err := program("sharness-box")
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := os.Open(box)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.plan.Inside, w.plan.Box = &Inside{Userns: w.pass(nullFile(t)), UID: domainID, GID: domainID}, w.pass(f)
+		}, []string{"enter user namespace: errno 22"}},
+		{"program for the user namespace that is none", func(w *world) {
+			w.plan.Inside, w.plan.Box = &Inside{Userns: w.pass(nullFile(t)), UID: domainID, GID: domainID}, w.pass(nullFile(t))
+		}, []string{"start second stage: ", "permission denied"}},
+
 		{"protected root that is gone", func(w *world) {
 			w.plan.Protected = &Protected{Root: "/gone", Entries: []ProtectedEntry{{Rel: []byte("x")}}}
 		}, []string{"protect: open /gone", "no such file"}},

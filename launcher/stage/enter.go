@@ -12,11 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The descriptors that Enter starts with, besides 0-2.
+// The descriptors that Enter starts with, besides 0-2. The last is there for sharness-box alone, as are the two before it
+// (its errand.h).
 const (
 	enterPlanFD    = 3
 	enterReportFD  = 4
 	enterReleaseFD = 5
+	enterBoxFD     = 8
 )
 
 // Enter is the child of pid 1: it gives up everything, proves it, and executes the target. It returns only on failure.
@@ -39,7 +41,11 @@ func enter(p *Plan) error {
 	if err := confine.CloexecAbove(); err != nil {
 		return err
 	}
-	if err := giveUp(confine.Thread{}, p.UID, p.GID); err != nil {
+	uid, gid := p.UID, p.GID
+	if p.Inside != nil {
+		uid, gid = p.Inside.UID, p.Inside.GID
+	}
+	if err := giveUp(confine.Thread{}, uid, gid); err != nil {
 		return err
 	}
 	// Landlock after the ids: a rule is bound to a file that the target itself can reach. Before seccomp, whose

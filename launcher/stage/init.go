@@ -76,6 +76,9 @@ func readPlan(fd int) (*Plan, error) {
 // descriptors are all that the plan names.
 func (p *Plan) descriptors() []int {
 	fds := append([]int{StatusFD, p.Box}, p.Stdio[:]...)
+	if p.Inside != nil {
+		fds = append(fds, p.Inside.Userns)
+	}
 	for _, m := range slices.Concat(p.Mounts, p.Late) {
 		if m.Fstype == "" && m.Bind == "" {
 			fds = append(fds, m.FD)
@@ -237,9 +240,24 @@ func startEnter(p *Plan, stdio [3]*os.File) (*entering, error) {
 		attr.Sys.Foreground = true
 		attr.Sys.Ctty = int(stdio[on].Fd())
 	}
-	pid, err := syscall.ForkExec("/proc/self/exe", []string{"sharness-init", "enter"}, attr)
+	path, argv := "/proc/self/exe", []string{"sharness-init", "enter"}
+	if p.Inside != nil {
+		// A process with threads enters no user namespace (setns(2)), and one of Go has some.
+		self, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("start second stage: %w", err)
+		}
+		defer unix.Close(self)
+		attr.Files = append(files, uintptr(p.Inside.Userns), uintptr(self), uintptr(p.Box))
+		path, argv = fmt.Sprintf("/proc/self/fd/%d", enterBoxFD), []string{"sharness-box", "enter"}
+	}
+	pid, err := syscall.ForkExec(path, argv, attr)
 	if err != nil {
 		return nil, fmt.Errorf("start second stage: %w", err)
+	}
+	if p.Inside != nil {
+		unix.Close(p.Inside.Userns)
+		unix.Close(p.Box)
 	}
 	return &entering{pid: pid, report: report, releasing: release}, nil
 }

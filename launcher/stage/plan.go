@@ -41,6 +41,7 @@ type Plan struct {
 
 	UID      uint32           `json:"uid"`
 	GID      uint32           `json:"gid"`
+	Inside   *Inside          `json:"inside,omitempty"` // of the target; nil: it stays in the user namespace of pid 1
 	Rlimits  []Rlimit         `json:"rlimits"`
 	Outer    confine.Landlock `json:"outer"`    // domain of pid 1 and of everything below it
 	Landlock confine.Landlock `json:"landlock"` // nested domain of the target
@@ -48,11 +49,11 @@ type Plan struct {
 	Carried  int              `json:"carried"`  // how many of them sharness-box loads for itself, so that its sandboxes inherit them
 	Probe    []Check          `json:"probe"`    // self-probe; the start is refused when one of them opens
 
+	Box int `json:"box,omitempty"` // descriptor of sharness-box: the program that Init has enter a user namespace, and that Box becomes
+
 	// Of what sharness-box makes sandboxes from (Box): Mounts with a descriptor are shared by all of them, the others each
-	// sandbox makes; the ids, Probe and all that follows are a sandbox's own and not here.
-	Box      int      `json:"box,omitempty"`       // descriptor of the program
-	Slots    []File   `json:"slots,omitempty"`     // files that differ by id, which stands where the content holds IDMark
-	Owned    []string `json:"owned,omitempty"`     // folders that are given to the id
+	// sandbox makes; the kernel's ids, Probe and all that follows are a sandbox's own and not here.
+	Owned    []string `json:"owned,omitempty"`     // folders that are given to the sandbox's id
 	OOMScore string   `json:"oom_score,omitempty"` // of a sandbox (proc(5), oom_score_adj)
 	Late     []Mount  `json:"late,omitempty"`      // what is attached just before a command runs: where, and what its rule is bound to
 
@@ -64,6 +65,13 @@ type Plan struct {
 	Terminal bool     `json:"terminal"`  // make a pty in the view's own devpts; its master goes home over the status socket
 	Front    bool     `json:"front"`     // the target starts as the foreground group of its terminal; else pid 1's group is
 	Stdio    [3]int   `json:"stdio"`     // descriptors that become 0-2, StdioTerminal or StdioNull
+}
+
+// Inside is a user namespace, and the ids of a domain as its processes see them there.
+type Inside struct {
+	Userns int    `json:"userns,omitempty"` // descriptor; 0 for sharness-box, which gets one with each order
+	UID    uint32 `json:"uid"`
+	GID    uint32 `json:"gid"`
 }
 
 // Mount is one attachment. Exactly one of FD, Fstype and Bind says what is attached.

@@ -38,7 +38,7 @@ const (
 	TryReadOnly  Try = "readonly" // find the mount that Path is on writable
 	TryFifo      Try = "fifo"     // make a FIFO in the folder Path, which only Landlock refuses
 	TryCore      Try = "core"     // find a limit of core files at which a piped handler is started
-	TryUID       Try = "uid"      // find itself with the uid that Path is, the user's
+	TryUID       Try = "uid"      // find itself with the uid that Path is outside, the user's
 	TryNetNS     Try = "net-ns"   // find itself in the network namespace that Path names (net:[NUMBER]), the host's
 )
 
@@ -108,14 +108,32 @@ func (c Check) attempt() error {
 	case TryCore:
 		return tryCore()
 	case TryUID:
-		if got := strconv.Itoa(unix.Getuid()); got == c.Path {
-			return fmt.Errorf("the uid is %s", got)
-		}
-		return nil
+		return tryUID(c.Path)
 	case TryNetNS:
 		return tryNetNS(c.Path)
 	}
 	return fmt.Errorf("unknown attempt %q", c.Try)
+}
+
+// tryUID asks what the process's uid is outside: inside it may look like the user's.
+func tryUID(user string) error {
+	text, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(text)) {
+		var inside, outside, n int
+		if _, err := fmt.Sscan(line, &inside, &outside, &n); err != nil {
+			return fmt.Errorf("/proc/self/uid_map: %w", err)
+		}
+		if d := unix.Getuid() - inside; d >= 0 && d < n {
+			if got := strconv.Itoa(outside + d); got == user {
+				return fmt.Errorf("the uid is %s outside", got)
+			}
+			return nil
+		}
+	}
+	return errors.New("the uid is in no line of /proc/self/uid_map")
 }
 
 func refused(err error, want ...syscall.Errno) error {

@@ -17,13 +17,11 @@ const (
 	opOwner
 	opMkdir
 	opBind
-	opSlot
 	opSysctl
 	opMask
 	opSeal
 	opRule
 	opFilter
-	opText
 	opAttach
 	opRoot
 	opEntry
