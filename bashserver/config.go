@@ -34,6 +34,7 @@ type Config struct {
 	OutputLimit     int64             `json:"output_limit"` // bytes of stdout and stderr together
 	Jobs            int               `json:"jobs"`         // commands that may run on without a client; 0: none
 	JobsLast        bool              `json:"jobs_last"`    // a job may run for longer than a command
+	OneNetwork      bool              `json:"one_network"`  // commands and jobs reach each other
 	JobLog          int               `json:"job_log"`      // bytes of a job's output that are kept
 	MaxCommands     int               `json:"max_commands"`
 	MaxConns        int               `json:"max_conns"`

@@ -49,6 +49,10 @@ func TestJobsAreAdvisedOnlyWhereTheyLeadFurther(t *testing.T) {
 		if got := c.cfg.hint(wire.HintLeft); strings.Contains(got, "--background") != c.timeout {
 			t.Errorf("jobs %d, lasting %v: %q", c.cfg.Jobs, c.cfg.JobsLast, got)
 		}
+		c.cfg.OneNetwork = true
+		if got := c.cfg.hint(wire.HintLeft); strings.Contains(got, "sandbox.network") {
+			t.Errorf("one network: %q, want no word of it", got)
+		}
 	}
 }
 

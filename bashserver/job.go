@@ -370,7 +370,11 @@ func failed(r wire.Record) bool { return r.A == uint64(wire.KindSignal) || r.B !
 // hint is what is said, with the way to a job where that leads further.
 func (c *Config) hint(h wire.Hint) string {
 	if h == wire.HintLeft && c.Jobs > 0 && c.JobsLast {
-		return hints[h] + ", or let the agent itself, not a command, start it with: sharness-bash --background -c CMD"
+		text := hints[h] + ", or let the agent itself, not a command, start it with: sharness-bash --background -c CMD"
+		if !c.OneNetwork {
+			text += "; later commands reach it only where the manifest has sandbox.network: session"
+		}
+		return text
 	}
 	return hints[h]
 }

@@ -2,8 +2,10 @@ package launcher
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/sharness/sharness/event"
+	"github.com/sharness/sharness/event/sink"
 )
 
 // closeSinks lets go of the sinks on our side.
@@ -54,6 +56,9 @@ func (r *run) close() error {
 		if err := r.sink.finish(); err != nil {
 			r.o.Notice(err.Error())
 		}
+		if r.sink.refused.Load() && r.s.proof == nil && r.s.learn == nil {
+			r.o.Notice("programs were refused to start; which, and what to do about each: " + r.whereToRead("exec.denied"))
+		}
 	}
 	r.closeSinks()
 	if !r.opening {
@@ -81,6 +86,19 @@ func (r *run) close() error {
 	}
 	unlock()
 	return errors.Join(errs...)
+}
+
+// whereToRead is the command that shows events of a type, or where they were written.
+func (r *run) whereToRead(typ event.Type) string {
+	for _, o := range r.opened {
+		switch {
+		case o.Spec == DefaultSink(r.s.Manifest.Name):
+			return fmt.Sprintf("sudo sharness events --type %s %s", typ, r.s.ID)
+		case o.Spec.Kind == sink.File:
+			return fmt.Sprintf("sharness events --type %s %s", typ, o.Spec.Path)
+		}
+	}
+	return fmt.Sprintf("the events of type %s above, or where --events sent them", typ)
 }
 
 // reportChanges says what is not as it was: files under integrity, and the state files that the manifest names.

@@ -53,6 +53,11 @@ func (r *run) startServices(orchestrator bool) error {
 	for _, tree := range MissingTrees(r.o.Manifest) {
 		r.o.Notice("read " + tree + ": is not on this host; nothing is shown there")
 	}
+	for _, d := range r.s.Decision.Doors {
+		if d.Closed && slices.Contains(r.o.AllowOpen, d.ID) {
+			r.o.Notice("--allow-open " + d.ID + ": this host closes the door, so it stays closed")
+		}
+	}
 	for _, note := range r.set.Notes {
 		r.o.Notice("protected paths: " + note)
 	}
@@ -186,7 +191,7 @@ func (r *run) bashdConfig() (bashserver.Config, error) {
 			"session_pids": strconv.Itoa(m.Session.Pids), "session_memory": m.Session.Memory.String(),
 			"job_timeout": m.Sandbox.Background.Timeout.String(),
 		},
-		Jobs: jobsOf(m), JobsLast: jobsLast(m), JobLog: int(m.Sandbox.Background.Log),
+		Jobs: jobsOf(m), JobsLast: jobsLast(m), OneNetwork: m.Sandbox.Network == manifest.NetworkSession, JobLog: int(m.Sandbox.Background.Log),
 		LandlockABI: r.s.helperLandlockABI(), Seccomp: progs[0],
 	}
 	return c, nil

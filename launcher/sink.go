@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sharness/sharness/bashserver"
@@ -44,6 +45,9 @@ type sinkProcess struct {
 	files sync.Mutex // held while the files of opened are passed on, or others put in their place
 	over  bool       // they are not to be opened again
 	stuck [256]bool  // by sink: it could not be opened again, which has been told
+
+	heard   sync.WaitGroup // of what sharness-agent has to say
+	refused atomic.Bool    // an exec of the session was
 
 	mu      sync.Mutex
 	names   []byte   // protected, as the tracer reads them; nil until they are known
@@ -204,7 +208,7 @@ func (k *sinkProcess) start(sp *spawner, s *Session) (*helperProcess, error) {
 		return nil, err
 	}
 	defer theirs.Close()
-	go k.rotate(ours, s)
+	k.heard.Go(func() { k.rotate(ours, s) })
 	config, files, err := sink.Arrange(s.ID, k.feeds, k.opened, theirs)
 	if err != nil {
 		return nil, err
@@ -290,7 +294,7 @@ func (k *sinkProcess) rotate(control *os.File, s *Session) {
 	sink.Requests(control, func() {
 		k.reopen(control, s)
 		time.Sleep(rotatePause)
-	})
+	}, func() { k.refused.Store(true) })
 }
 
 func (k *sinkProcess) reopen(control *os.File, s *Session) {
@@ -376,7 +380,14 @@ func (k *sinkProcess) finish() error {
 	for _, f := range k.ends[feedSupervisor+1:] {
 		f.Close()
 	}
-	return errors.Join(k.keeper.finish(5*time.Second), k.closeFeeds(), k.trace.observed())
+	err := errors.Join(k.keeper.finish(5*time.Second), k.closeFeeds(), k.trace.observed())
+	heard := make(chan struct{})
+	go func() { k.heard.Wait(); close(heard) }() // it has ended, and with it its end of the socket
+	select {
+	case <-heard:
+	case <-time.After(time.Second): // a file that hangs is being opened again
+	}
+	return err
 }
 
 // closeFeeds lets go of the receiving ends. They stay open on our side before, so that no producer finds its channel

@@ -29,6 +29,7 @@ type Collector struct {
 	broken  uint64       // events of ours that could not be encoded
 	end     *event.Event // the supervisor's session.end, kept so that it is the last line
 	beat    time.Duration
+	refused bool // an exec, which the supervisor was told
 }
 
 // How often a heartbeat says that the log is alive, how often summaries are looked for, and how long a sink may take
@@ -115,6 +116,10 @@ func (c *Collector) loop(in <-chan *event.Event) {
 			}
 			if c.Rewrite != nil {
 				e.Rewrite(c.Rewrite)
+			}
+			if e.Type == event.ExecDenied && e.Phase != "probe" && !c.refused {
+				c.refused = true
+				c.tell(sawRefusedExec)
 			}
 			if e.Type == event.SessionEnd {
 				c.end = e

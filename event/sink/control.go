@@ -22,9 +22,17 @@ func Replace(control *os.File, number int, file *os.File) error {
 	return nil
 }
 
+// What the collecting process sends the supervisor: one byte.
+const (
+	wantsFiles     = iota // new files and connections
+	sawRefusedExec        // the first exec.denied of the session
+)
+
 // Reopen asks the supervisor for new files and connections. Without a control socket, or when many requests wait
 // already, nothing happens.
-func (c *Collector) Reopen() {
+func (c *Collector) Reopen() { c.tell(wantsFiles) }
+
+func (c *Collector) tell(what byte) {
 	if c.control == nil {
 		return
 	}
@@ -32,12 +40,12 @@ func (c *Collector) Reopen() {
 	if err != nil {
 		return // closed
 	}
-	_ = raw.Control(func(fd uintptr) { _ = unix.Sendto(int(fd), []byte{0}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil) })
+	_ = raw.Control(func(fd uintptr) { _ = unix.Sendto(int(fd), []byte{what}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil) })
 }
 
-// Requests calls reopen each time the collecting process asks for new files, until its end of the socket is closed. What a
-// request says is not looked at.
-func Requests(control *os.File, reopen func()) {
+// Requests calls reopen each time the collecting process asks for new files, and refused when it says that an exec was refused,
+// until its end of the socket is closed.
+func Requests(control *os.File, reopen, refused func()) {
 	for buf := make([]byte, 1); ; {
 		n, err := unix.Read(int(control.Fd()), buf)
 		switch {
@@ -45,6 +53,10 @@ func Requests(control *os.File, reopen func()) {
 			continue
 		case err != nil || n == 0:
 			return
+		}
+		if buf[0] == sawRefusedExec {
+			refused()
+			continue
 		}
 		reopen()
 	}

@@ -154,7 +154,7 @@ func TestDaemonThatWasStartedAgainGetsWhatFollows(t *testing.T) {
 			Replace(ours, 0, f)
 			f.Close()
 		}
-	})
+	}, nil)
 	r.run()
 	r.senders[0].Send(event.Event{Type: event.LayerApplied, Layer: "before"})
 	numbers(t, server, 1, 0)

@@ -513,3 +513,28 @@ func TestParseSpec(t *testing.T) {
 		t.Error("an empty name was accepted")
 	}
 }
+
+func TestSupervisorHearsOfTheFirstRefusedExecOnly(t *testing.T) {
+	r := newRig(t, []string{"supervisor"})
+	ours, theirs, err := Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ours.Close()
+	r.config.Control = dup(t, theirs)
+	theirs.Close()
+	r.run()
+	for _, e := range []event.Event{{Type: event.ExecDenied, Phase: "probe"}, {Type: event.LayerApplied}, {Type: event.ExecDenied}, {Type: event.ExecDenied}} {
+		r.senders[0].Send(e)
+	}
+	r.end()
+	heard, buf := []byte{}, make([]byte, 1)
+	for n := 1; n == 1; {
+		if n, _, _ = unix.Recvfrom(int(ours.Fd()), buf, unix.MSG_DONTWAIT); n == 1 {
+			heard = append(heard, buf...)
+		}
+	}
+	if len(heard) != 1 || heard[0] != sawRefusedExec {
+		t.Errorf("heard %v, want one refusal and no request for files", heard)
+	}
+}

@@ -25,6 +25,9 @@ func TestDenialsOfASessionNameWhoAndWhat(t *testing.T) {
 	x.cmd.Stdout = &out
 	x.start()
 	x.wait(time.Minute)
+	if want := "sharness: programs were refused to start; which, and what to do about each: sharness events --type exec.denied " + s.base; strings.Count(x.stderr.String(), want) != 1 {
+		t.Errorf("it said %q at the end, want %s… once", x.stderr, want)
+	}
 	for _, want := range []struct{ typ, door, errno, cause, resolved string }{
 		{"exec.denied", "exec-workspace", "EACCES", "view", s.workspace + "/a\\xff\nb"},
 		{"file.denied", "file-git", "EROFS", "protect", s.workspace + "/.git/config"},
