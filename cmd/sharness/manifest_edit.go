@@ -40,15 +40,19 @@ func newManifestPinCmd() *cobra.Command {
 				}
 			}
 			o := pin.Options{Path: userPath(path), Privileged: setid}
+			var warnings []string
 			for _, arg := range args {
-				if err := repin(m, o, file, arg); err != nil {
+				said, err := repin(m, o, file, arg)
+				if err != nil {
 					return err
 				}
+				warnings = append(warnings, said...)
 			}
-			warnings, err := unpackAgain(m, o, args)
+			said, err := unpackAgain(m, o, args)
 			if err != nil {
 				return refuse("%w", err)
 			}
+			warnings = append(warnings, said...)
 			if err := saveManifest(cmd, d, file, m); err != nil {
 				return err
 			}
@@ -65,18 +69,18 @@ func newManifestPinCmd() *cobra.Command {
 	return cmd
 }
 
-// repin brings every entry about arg up to date.
-func repin(m *manifest.Manifest, o pin.Options, file, arg string) error {
+// repin brings every entry about arg up to date. What it says is about programs that are new.
+func repin(m *manifest.Manifest, o pin.Options, file, arg string) (said []string, err error) {
 	real, err := realPath(arg)
 	if errors.Is(err, fs.ErrNotExist) {
-		return notThere(m, file, arg)
+		return nil, notThere(m, file, arg)
 	}
 	if err != nil {
-		return refuse("%w", err)
+		return nil, refuse("%w", err)
 	}
 	sum, err := pin.Hash(real)
 	if err != nil {
-		return refuse("%w", err)
+		return nil, refuse("%w", err)
 	}
 	pinned := false
 	for _, list := range [][]manifest.File{m.Libraries, m.Integrity} {
@@ -91,16 +95,23 @@ func repin(m *manifest.Manifest, o pin.Options, file, arg string) error {
 			m.Exec[i].SHA256 = sum
 			c, err := o.Resolve(real)
 			if err != nil {
-				return refuse("%w", err)
+				return nil, refuse("%w", err)
+			}
+			if slices.ContainsFunc(c.Exec, func(e manifest.Exec) bool { return !slices.Contains(paths(m), e.Path) }) {
+				// As manifest new would: a Python that a script has come to name needs its modules.
+				if err := o.Extensions(c); err != nil {
+					return nil, refuse("%w", err)
+				}
+				said = c.Warnings
 			}
 			addClosure(m, c)
-			return nil
+			return said, nil
 		}
 	}
 	if !pinned {
-		return refuse("%s: not pinned; to allow it: sudo sharness manifest allow -m %s --exec %s", real, manifestArg(file), pin.Quote(real))
+		return nil, refuse("%s: not pinned; to allow it: sudo sharness manifest allow -m %s --exec %s", real, manifestArg(file), pin.Quote(real))
 	}
-	return nil
+	return said, nil
 }
 
 // notThere is about a file that has gone, or that never was.
