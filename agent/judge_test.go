@@ -210,9 +210,18 @@ func TestDenialsOfOurSelfTestAreMarked(t *testing.T) {
 		t.Errorf("got phase %q for the agent's own", ev.Phase)
 	}
 	e.Time = time.Unix(2, 0)
-	r.Event(&Event{Kind: Exec, Time: time.Unix(1, 0), Proc: e.Proc, Exe: Text{Text: "/sharness-box"}})
+	asRoot, named := e.Proc, e.Proc
+	asRoot.UID, named.UID, named.PID = 0, 1900000000, e.Proc.PID+1
+	r.Event(&Event{Kind: Exec, Time: time.Unix(1, 0), Proc: asRoot, Exe: Text{Text: "/sharness-box"}})
 	if ev := r.describe(e); ev.Phase != "probe" {
 		t.Errorf("got phase %q, want probe once the stage went through its own other program", ev.Phase)
+	}
+	r.Event(&Event{Kind: Exec, Time: time.Unix(1, 0), Proc: named, Exe: Text{Text: "/opt/sharness-box"}})
+	r.Event(&Event{Kind: Exec, Time: time.Unix(1, 0), Proc: named, Exe: Text{Text: "/opt/sharness-init"}})
+	other := *e
+	other.Proc = named
+	if ev := r.describe(&other); ev.Phase != "" {
+		t.Errorf("got phase %q for an agent and a program of its that are called as the stage's", ev.Phase)
 	}
 	r.Event(&Event{Kind: Exec, Time: time.Unix(1, 0), Proc: e.Proc, Exe: Text{Text: "/usr/bin/agent"}})
 	if ev := r.describe(e); ev.Phase != "" {

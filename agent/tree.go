@@ -70,7 +70,8 @@ func (t *tree) see(p *Proc) *node {
 func (t *tree) ran(e *Event) {
 	n := t.see(&e.Proc)
 	n.name = path.Base(e.Exe.Text)
-	if n.left.IsZero() && !slices.Contains(t.stage, n.name) {
+	// The stage's other program is executed while it still has root's uid, which nobody in the domain has after it.
+	if i := slices.Index(t.stage, n.name); n.left.IsZero() && i != 0 && (i < 0 || e.Proc.UID != 0) {
 		n.left = e.Time
 	}
 }

@@ -21,6 +21,7 @@ const (
 	slotBlock      = 256        // slots of one manifest: commands of different agents never share an id
 	agentUIDs      = 100000 / slotBlock
 	firstHelperUID = 1900200000 // one per manifest and helper process
+	toOwner        = 400000     // from an orchestrator's or a slot's to that of the owner of its user namespaces
 )
 
 // Helper processes of a session, in the order of their ids.
@@ -38,6 +39,10 @@ func helperUID(agentUID, helper int) int {
 func slotUID(agentUID, slot int) int {
 	return firstSlotUID + (agentUID-firstAgentUID)*slotBlock + slot
 }
+
+// ownerUID is who owns the user namespaces of a uid. Nobody ever has it: whoever does, outside, has every capability inside
+// (user_namespaces(7)), and could become root there, which is the host's.
+func ownerUID(uid int) int { return uid + toOwner }
 
 // registryPath records which manifest has which id, so that no two ever share one.
 const registryPath = "/var/lib/sharness/uids"

@@ -65,6 +65,11 @@ func (s *Session) namespacesOf(uid int) (ns userNamespaces, err error) {
 	if ns, ok := s.userns.byUID[uid]; ok {
 		return ns, nil
 	}
+	for _, id := range []int{uid, ownerUID(uid)} {
+		if exists(id) {
+			return ns, fmt.Errorf("uid %d is sharness's own and belongs to an account or a group of this host; give that another id, or this session's manifest another name", id)
+		}
+	}
 	holder, err := Helper("sharness-box")
 	if err != nil {
 		return ns, err
@@ -73,7 +78,7 @@ func (s *Session) namespacesOf(uid int) (ns userNamespaces, err error) {
 		return ns, err
 	}
 	shown := s.shown()
-	if ns.inside, err = newUserNamespace(holder, uid, withOne(shown.uid, uid), withOne(shown.gid, uid)); err != nil {
+	if ns.inside, err = newUserNamespace(holder, ownerUID(uid), withOne(shown.uid, uid), withOne(shown.gid, uid)); err != nil {
 		ns.close()
 		return ns, err
 	}
@@ -105,7 +110,7 @@ func (u User) disk(holder string, id int) (*os.File, error) {
 	for _, g := range u.Groups {
 		gids = append(gids, syscall.SysProcIDMap{ContainerID: g, HostID: g, Size: 1})
 	}
-	return newUserNamespace(holder, id, []syscall.SysProcIDMap{{ContainerID: u.UID, HostID: id, Size: 1}}, gids)
+	return newUserNamespace(holder, ownerUID(id), []syscall.SysProcIDMap{{ContainerID: u.UID, HostID: id, Size: 1}}, gids)
 }
 
 // withOne maps every id to itself, but inside to outside. Nothing is outside inside, and the outer inside is nobody there.
@@ -125,7 +130,7 @@ func withOne(inside, outside int) []syscall.SysProcIDMap {
 func newUserNamespace(holder string, owner int, uids, gids []syscall.SysProcIDMap) (_ *os.File, err error) {
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("user namespace: %w (is user.max_user_namespaces 0? sharness doctor says)", err)
+			err = fmt.Errorf("user namespace: %w (is user.max_user_namespaces 0, or are all used? sharness doctor says)", err)
 		}
 	}()
 	cmd := exec.Command(holder, "hold", strconv.Itoa(owner))

@@ -2,7 +2,10 @@ package launcher
 
 import (
 	"math"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -11,15 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What is used up in a namespace counts for its owner too: one of root's would let a command take the inotify instances
-// that the host's own services need.
-func TestUserNamespaceBelongsToItsID(t *testing.T) {
+// Who owns a namespace has every capability in it, from outside, and could become root there, which is the host's; and what
+// is used up inside counts for the owner too. So it is an id that nobody has: not root's, and not that of the domain.
+func TestNobodyOutsideEntersAUserNamespace(t *testing.T) {
 	kerneltest.RequireRoot(t)
+	const uid = 1900080000
 	holder, err := filepath.Abs("../bin/sharness-box")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ns, err := newUserNamespace(holder, 1900080000, withOne(4244, 1900080000), withOne(4245, 1900080000))
+	ns, err := newUserNamespace(holder, ownerUID(uid), withOne(4244, uid), withOne(4245, uid))
 	if err != nil {
 		t.Fatalf("%v; run: make build", err)
 	}
@@ -28,8 +32,29 @@ func TestUserNamespaceBelongsToItsID(t *testing.T) {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, ns.Fd(), unix.NS_GET_OWNER_UID, uintptr(unsafe.Pointer(&owner))); errno != 0 {
 		t.Fatal(errno)
 	}
-	if owner != 1900080000 {
-		t.Errorf("it belongs to %d, want 1900080000", owner)
+	if int(owner) != ownerUID(uid) {
+		t.Errorf("it belongs to %d, want %d", owner, ownerUID(uid))
+	}
+	for id, allowed := range map[uint32]bool{0: true, uid: false, 4244: false} {
+		cmd := exec.Command("nsenter", "--user=/proc/self/fd/3", "/bin/true")
+		cmd.ExtraFiles = []*os.File{ns}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: id, Gid: id}}
+		if out, err := cmd.CombinedOutput(); (err == nil) != allowed {
+			t.Errorf("uid %d enters: %v, %s, want %v", id, err, out, allowed)
+		}
+	}
+}
+
+func TestAccountWithAnIDOfOursIsRefused(t *testing.T) {
+	kerneltest.RequireRoot(t)
+	s := &Session{User: User{UID: 4244, GID: 4244}}
+	ns, err := s.namespacesOf(0) // root's, which every host has
+	if err == nil {
+		ns.close()
+		t.Fatal("the id of an account was taken")
+	}
+	if !strings.Contains(err.Error(), "uid 0 is sharness's own and belongs to an account") {
+		t.Error(err)
 	}
 }
 

@@ -7,11 +7,18 @@
 // hold stands in a new user namespace until standard input ends; a byte on standard output says that it is there.
 //
 // Whoever makes a namespace owns it, and what is used up inside counts for the owner too, such as inotify instances
-// (user_namespaces(7), namespaces(7) on /proc/sys/user): of root that would be the host's. So the id is taken first, which
-// nobody outside has, and with capabilities, since a host may let nobody else make one.
+// (user_namespaces(7), namespaces(7) on /proc/sys/user): of root that would be the host's. So an id is taken first that
+// nobody else has, and with capabilities, since a host may let nobody else make one. What the maker may have of some limits
+// without asking is the most that anybody inside can have; it asks for all that the host grants.
 static long hold(uint32_t id)
 {
 	char c = 0;
+	for (const int *r = (const int[]){RLIMIT_NPROC, RLIMIT_MEMLOCK, RLIMIT_SIGPENDING, RLIMIT_MSGQUEUE, -1}; *r >= 0; r++) {
+		uint64_t limit[2];
+		TRY("", "", SYS(prlimit64, 0, *r, 0, limit, 0));
+		limit[0] = limit[1];
+		TRY("", "", SYS(prlimit64, 0, *r, limit, 0, 0));
+	}
 	TRY("", "", SYS(prctl, PR_SET_SECUREBITS, NO_SETUID_FIXUP, 0, 0, 0));
 	TRY("", "", SYS(setresgid, id, id, id, 0, 0));
 	TRY("", "", SYS(setresuid, id, id, id, 0, 0));

@@ -37,10 +37,11 @@ func droppable(uid, gid int) error {
 }
 
 func idsAre(uid, gid int) error {
-	if r, e, s := unix.Getresuid(); r != uid || e != uid || s != uid {
+	// The calls of package unix give a C int.
+	if r, e, s := unix.Getresuid(); uint32(r) != uint32(uid) || uint32(e) != uint32(uid) || uint32(s) != uint32(uid) {
 		return fmt.Errorf("setresuid %d: reads back %d,%d,%d", uid, r, e, s)
 	}
-	if r, e, s := unix.Getresgid(); r != gid || e != gid || s != gid {
+	if r, e, s := unix.Getresgid(); uint32(r) != uint32(gid) || uint32(e) != uint32(gid) || uint32(s) != uint32(gid) {
 		return fmt.Errorf("setresgid %d: reads back %d,%d,%d", gid, r, e, s)
 	}
 	groups, err := unix.Getgroups()

@@ -14,7 +14,7 @@ import (
 )
 
 // Sessions own files by these uids (and only through a mistake outside their own folders).
-const firstSessionUID, lastSessionUID = 1900000000, 1900300000
+const firstSessionUID, lastSessionUID = 1900000000, 1900600000
 
 // CheckOwner refuses a file that something other than its owner could change: one in a tree of writableBy (the
 // workspace, the state folder), one that its group or everyone may write, one with such a folder above it, sticky or
