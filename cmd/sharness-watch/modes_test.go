@@ -1,9 +1,11 @@
 package main
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/sharness/sharness/event"
+	"golang.org/x/sys/unix"
 )
 
 // Who may write in a git directory may put a configuration there, which the user's git obeys whoever owns it.
@@ -23,5 +25,38 @@ mkdir pretend; ln -s ../build pretend/config; mkdir pretend/objects pretend/refs
 		s.await("the event of "+rel, func() bool {
 			return s.saw(event.FileQuarantined, "file-git", rel) || s.saw(event.FileQuarantined, "file-config", rel)
 		})
+	}
+}
+
+// everybody is an access control list in the kernel's form (linux/posix_acl_xattr.h): version 2, then tag, rights and id of
+// owner, group and others, who may all do anything.
+const everybody = "\x02\x00\x00\x00\x01\x00\x07\x00\xff\xff\xff\xff\x04\x00\x07\x00\xff\xff\xff\xff\x20\x00\x07\x00\xff\xff\xff\xff"
+
+// Where a folder has a default list, no umask keeps from others what the user makes in it.
+func TestSideDoor_FileGit_OthersGetNoListWhereToolsObey(t *testing.T) {
+	const list = "system.posix_acl_default"
+	s := start(t, `umask 022; git init -q .; git init -q own; mkdir -p .claude plain`, "")
+	set := func(rel string) {
+		t.Helper()
+		if err := unix.Setxattr(filepath.Join(s.root, rel), list, []byte(everybody), 0); err != nil {
+			t.Fatalf("default list of %s: %v", rel, err)
+		}
+	}
+	s.sh(`git init -q new`)
+	for _, rel := range []string{"", ".git", ".claude", "plain", "new/.git", "new/.git/hooks"} {
+		set(rel)
+	}
+	if r := s.sweep(); r.A < 5 || r.C != 0 {
+		t.Errorf("sweep: got %+v, want five taken away and nothing failed", r)
+	}
+	for rel, want := range map[string]bool{"": false, ".git": false, ".claude": false, "plain": true, "new/.git": false, "new/.git/hooks": false} {
+		n, err := unix.Getxattr(filepath.Join(s.root, rel), list, nil)
+		if has := err == nil && n > 0; has != want {
+			t.Errorf("%q has a default list: %v (%v), want %v", rel, has, err, want)
+		}
+	}
+	s.sh(`umask 022; mkdir .git/later; touch .git/later/x`)
+	if got := s.sh(`stat -c %a .git/later .git/later/x`); got != "755\n644" {
+		t.Errorf("what the user makes then has the modes %q, want the umask's", got)
 	}
 }

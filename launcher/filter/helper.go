@@ -24,9 +24,9 @@ var openFiles = []string{
 	"inotify_init1", "inotify_add_watch", "inotify_rm_watch", "flock",
 }
 
-// changeFiles is what the watcher needs besides, to take a protected name away and to strip a set-id bit. symlinkat keeps
-// a link it took in the quarantine.
-var changeFiles = []string{"renameat2", "unlinkat", "mkdirat", "symlinkat"}
+// changeFiles is what the watcher needs besides, to take a protected name away, to strip a set-id bit and access control lists.
+// symlinkat keeps a link it took in the quarantine.
+var changeFiles = []string{"renameat2", "unlinkat", "mkdirat", "symlinkat", "getxattr", "removexattr"}
 
 // makeSockets is what a relay needs besides.
 var makeSockets = []string{"connect", "bind", "listen"}

@@ -24,8 +24,9 @@ func (w *Watcher) guarded() map[string]bool {
 
 // rememberModes is for the first watcher of a session: a later one does not know what was before.
 func (w *Watcher) rememberModes() {
-	w.modes = map[string]uint32{}
+	w.modes, w.acls = map[string]uint32{}, map[string]bool{"": w.listed("")}
 	for dir, is := range w.guarded() {
+		w.acls[dir] = w.listed(dir)
 		if st, err := w.lstat(dir); is && err == nil && kindOf(st.Mode) == Dir {
 			w.modes[dir] = st.Mode
 		}
@@ -66,6 +67,7 @@ func (w *Watcher) closeToOthers(rel string) {
 // closeGuarded is closeToOthers for all that was known at the start.
 func (w *Watcher) closeGuarded() {
 	for dir, is := range w.guarded() {
+		w.dropACL(dir)
 		if is {
 			w.closeToOthers(dir)
 		}
@@ -78,10 +80,12 @@ func (w *Watcher) closeRepository(l listing) {
 		return
 	}
 	if l.dir != "" {
+		w.dropACL(l.dir)
 		w.closeToOthers(l.dir)
 	}
 	for _, name := range []string{"config", "config.worktree", "commondir", "hooks"} {
 		if l.has(name) {
+			w.dropACL(path.Join(l.dir, name))
 			w.closeToOthers(path.Join(l.dir, name))
 		}
 	}
