@@ -182,7 +182,10 @@ func (w *watcher) config() (protect.Config, error) {
 	c := protect.Config{Root: w.s.Workspace.Name(), Home: w.s.User.Home, Protect: m.Workspace.Protect, Extra: m.Workspace.ProtectExtra,
 		Started: w.started, Quarantine: w.kept, Mode: w.mode, Before: w.before, LandlockABI: w.s.helperLandlockABI(), Seccomp: progs}
 	if w.set == nil {
-		c.Mounts, err = mountsBelow(c.Root)
+		if c.Mounts, err = mountsBelow(c.Root); err != nil {
+			return c, err
+		}
+		c.Around, err = w.s.around()
 		return c, err
 	}
 	var known bytes.Buffer

@@ -33,6 +33,8 @@ type Options struct {
 	// Before is what earlier sessions found (Set.Repos). It is looked up by name, before the search and whatever that
 	// meets: a command can make a repository look like none, or hide it behind the search's bounds.
 	Before []Repo
+
+	Around []Around // of the repository that the workspace belongs to, where that is outside
 }
 
 // Discover lists what must be read-only in every view of the workspace behind root. It must run with the user's ids: it
@@ -54,6 +56,7 @@ func Discover(root *os.File, opts Options) (*Set, error) {
 	}
 	b.search(opts.Protect != manifest.ProtectNone)
 	if opts.Protect != manifest.ProtectNone {
+		b.around()
 		b.mountPoints()
 		for _, n := range rootNames {
 			b.protect("", n.path)

@@ -3,6 +3,7 @@ package protect
 import (
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -72,6 +73,24 @@ func TestDiscoverReportsARepositoryWhoseConfigurationIsOutside(t *testing.T) {
 	wantModes(t, s, map[string]string{"wt/.git": "ro file"})
 	if len(s.Repos) != 1 || !s.Repos[0].Outside || len(s.Notes) != 1 || !strings.Contains(s.Notes[0], "outside the workspace") {
 		t.Errorf("got repositories %+v and notes %q", s.Repos, s.Notes)
+	}
+}
+
+// The repository around is in no view, and the user's git obeys what its configuration names in the workspace.
+func TestDiscoverProtectsWhatTheRepositoryAroundNames(t *testing.T) {
+	root := workspace(t, `mkdir -p tools/hooks pkg/.husky/_ && touch pkg/more && printf '[core]\n\thooksPath = %s\n' "$PWD/further" >pkg/more && mkdir further`)
+	around := func(top, text string) []Around { return []Around{{Dir: top + "/.git", Top: top, Text: []byte(text)}} }
+	for name, c := range map[string]struct {
+		around []Around
+		want   map[string]string
+	}{
+		"worktree": {around(root, "[core]\nhooksPath = tools/hooks\n"), map[string]string{"tools": "pin dir", "tools/hooks": "ro dir"}},
+		"absent":   {around(root, "[core]\nhooksPath = tools/other\n"), map[string]string{"tools": "pin dir", "tools/other": "absent"}},
+		"husky":    {around(path.Dir(root), "[core]\nhooksPath = "+path.Base(root)+"/pkg/.husky/_\n"), map[string]string{"pkg": "pin dir", "pkg/.husky": "ro dir"}},
+		"include":  {around(path.Dir(root), "[include]\npath = ../"+path.Base(root)+"/pkg/more\n"), map[string]string{"pkg": "pin dir", "pkg/more": "ro file", "further": "ro dir"}},
+		"outside":  {around(path.Dir(root), "[core]\nhooksPath = tools/hooks\n"), map[string]string{}},
+	} {
+		t.Run(name, func(t *testing.T) { wantModes(t, discover(t, Options{Root: root, Around: c.around}), c.want) })
 	}
 }
 

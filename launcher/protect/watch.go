@@ -38,6 +38,8 @@ type Config struct {
 	// Before is the repositories that earlier sessions found (Set.Encode); nil: none.
 	Before json.RawMessage `json:"before,omitempty"`
 
+	Around []Around `json:"around,omitempty"`
+
 	LandlockABI int      `json:"landlock_abi"` // what the plan chose
 	Seccomp     [][]byte `json:"seccomp"`      // filter.Compile of a helper
 }
@@ -58,7 +60,7 @@ func ReadConfig(r io.Reader) (Config, error) {
 
 // Options are what Discover needs of the configuration.
 func (c Config) Options() (Options, error) {
-	opts := Options{Root: c.Root, Home: c.Home, Protect: c.Protect, Extra: c.Extra}
+	opts := Options{Root: c.Root, Home: c.Home, Protect: c.Protect, Extra: c.Extra, Around: c.Around}
 	for _, rel := range c.Mounts {
 		opts.Mounts = append(opts.Mounts, string(rel))
 	}

@@ -1,0 +1,103 @@
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sharness/sharness/event/sink"
+	"github.com/sharness/sharness/launcher/protect"
+	"golang.org/x/sys/unix"
+)
+
+// maxAround bounds a file that is read of a repository outside; git's own configurations are a few hundred bytes.
+const maxAround = 64 << 10
+
+// around reads the configuration of the repository that the workspace is a linked worktree of, or lies in. It is in no
+// view, and the user's git obeys what it names in the workspace. Nothing of it is looked at here but where the next file
+// lies: the watcher does that, which has the user's ids and nothing else. What the user may not read git does not read.
+func (s *Session) around() (list []protect.Around, err error) {
+	err = sink.As(&sink.IDs{UID: s.User.UID, GID: s.User.GID, Groups: s.User.Groups}, func() error {
+		top, gitDir := outerGitDir(s.Workspace.Name())
+		if gitDir == "" {
+			return nil
+		}
+		common := gitDir
+		if text, err := readSmall(filepath.Join(gitDir, "commondir")); err == nil {
+			common = beneathOr(gitDir, strings.TrimSpace(string(text)))
+		}
+		for _, path := range []string{filepath.Join(common, "config"), filepath.Join(gitDir, "config.worktree")} {
+			text, err := readSmall(path)
+			switch {
+			case errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission):
+			case err != nil:
+				return refusef("%w: it is the configuration of the repository that the workspace belongs to, and what it names there could not be protected", err)
+			default:
+				dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+				if err != nil {
+					return refusef("%w: it is the folder of the configuration of the repository that the workspace belongs to", err)
+				}
+				list = append(list, protect.Around{Dir: dir, Top: top, Text: text})
+			}
+		}
+		return nil
+	})
+	return list, err
+}
+
+// outerGitDir finds the git directory of the repository that dir belongs to as git does, where it lies outside of dir, and
+// the top directory that paths in its configuration start from.
+func outerGitDir(dir string) (top, gitDir string) {
+	for top = dir; ; top = filepath.Dir(top) {
+		path := filepath.Join(top, ".git")
+		fi, err := os.Stat(path)
+		switch {
+		case err == nil && fi.IsDir():
+			gitDir = path
+		case err == nil:
+			text, err := readSmall(path)
+			target, ok := strings.CutPrefix(string(text), "gitdir:")
+			if err != nil || !ok {
+				return "", ""
+			}
+			gitDir = beneathOr(top, strings.TrimSpace(target))
+		case top == "/":
+			return "", ""
+		default:
+			continue
+		}
+		if real, err := filepath.EvalSymlinks(gitDir); err != nil || below(real, dir) {
+			return "", "" // gone, or inside, where the watcher finds it
+		}
+		return top, gitDir
+	}
+}
+
+// beneathOr is a path as it is, or beneath dir.
+func beneathOr(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
+}
+
+// readSmall reads a regular file of at most maxAround bytes, and waits for none.
+func readSmall(path string) ([]byte, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close()
+	fi, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !fi.Mode().IsRegular() || fi.Size() > maxAround {
+		return nil, fmt.Errorf("%s: is no regular file of at most %d bytes", path, maxAround)
+	}
+	return io.ReadAll(io.LimitReader(f, maxAround))
+}
