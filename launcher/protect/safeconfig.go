@@ -82,12 +82,25 @@ func safeLine(section, line string, worktree func(value string) bool) bool {
 	switch {
 	case section == "core" && key == "worktree":
 		return !strings.ContainsAny(value, `"#;`) && worktree(value)
-	case strings.HasSuffix(key, "url") || strings.HasSuffix(key, "remote"): // NAME::ADDRESS starts git-remote-NAME (gitremote-helpers(7))
-		if strings.Contains(value, "::") || strings.Contains(value, `"`) { // a quote may stand between the two
+	case strings.HasSuffix(key, "url") || strings.HasSuffix(key, "remote"):
+		if !safeURL(value) {
 			return false
 		}
 	}
 	return slices.Contains(safeKeys[section], key) || slices.Contains(safeLines[section], line)
+}
+
+// urlSchemes are those that git brings along. Git compares them byte by byte.
+var urlSchemes = []string{"https", "http", "ssh", "git", "file", "ftp", "ftps", "git+ssh", "ssh+git"}
+
+// safeURL says whether a url starts none but git's own programs: NAME::ADDRESS and NAME://ADDRESS start git-remote-NAME
+// (gitremote-helpers(7)). A path and HOST:PATH, and the name of a remote, have neither. A quote may stand between two colons.
+func safeURL(value string) bool {
+	if strings.Contains(value, "::") || strings.Contains(value, `"`) {
+		return false
+	}
+	scheme, _, ok := strings.Cut(value, "://")
+	return !ok || slices.Contains(urlSchemes, scheme)
 }
 
 func control(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f || r == '\ufeff' }

@@ -46,6 +46,25 @@ func TestSafeConfigFindsPrograms(t *testing.T) {
 	}
 }
 
+func TestSafeConfigKeepsOnlyAddressesOfGitsOwn(t *testing.T) {
+	for _, url := range []string{"https://example.org/x", "http://h/x", "ssh://u@h:22/x", "git://h/x", "file:///x", "ftp://h/x", "ftps://h/x", "git+ssh://h/x",
+		"ssh+git://h/x", "u@h:x/y.git", "h:x", "[::1]:x", "../lib", "./lib", "/srv/x.git", "origin", ".", ""} {
+		want := url != "[::1]:x" // looks like a helper to us; git takes it for a host
+		for _, line := range []string{"[remote \"o\"]\n\turl = ", "[remote \"o\"]\n\tpushurl = ", "[submodule \"o\"]\n\turl = ", "[branch \"o\"]\n\tremote = "} {
+			if _, found := safeConfig(line+url, nowhere); (found == "") != want {
+				t.Errorf("%q: %q was found", line+url, found)
+			}
+		}
+	}
+	for _, url := range []string{"foo2://bar/x", "ext://x", "HTTPS://h/x", "fd://1", "a.b-c+d://x", " foo2://x", "foo2://https://x", "foo\":\"//x", "://x"} {
+		for _, line := range []string{"[remote \"o\"]\nurl=", "[remote \"o\"]\npushUrl = ", "[submodule \"o\"]\nURL = ", "[branch \"o\"]\npushRemote = "} {
+			if _, found := safeConfig(line+url, nowhere); found == "" {
+				t.Errorf("%q counts as safe", line+url)
+			}
+		}
+	}
+}
+
 // A key that is kept stands below another header in what is left, if its own is not.
 func TestSafeConfigKeepsNoKeyWithoutItsHeader(t *testing.T) {
 	for _, header := range []string{"[submodule \"a\x01b\"]", "[submodule \"a\ufeffb\"]", "[submodule \"a\"", "[submodule a]", "[submodule \"a\"] url = x", "[submodule \"a\\\"b\"]"} {
