@@ -95,8 +95,8 @@ func (w *Watcher) disarmConfig(rel string, moved bool) {
 	if !moved && !w.isNew(st) {
 		return
 	}
-	safe, found := minimalConfig, "it is not a file that can be read"
-	if text, err := w.readFile(rel, maxConfig); err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+	safe, found := minimalConfig, fmt.Sprintf("it is not a file of at most %d bytes that can be read", maxNewConfig)
+	if text, err := w.readFile(rel, maxNewConfig); err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
 		safe, found = safeConfig(string(text), func(value string) bool { return w.submoduleAt(parent(rel), value) })
 	}
 	if found == "" || !w.takeFrom(rel, fmt.Sprintf("the configuration of a new repository can start programs (%s): it was moved to the quarantine, and what is harmless written anew", event.Escape(found))) {

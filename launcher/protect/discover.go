@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sharness/sharness/manifest"
 	"golang.org/x/sys/unix"
@@ -18,6 +19,9 @@ const (
 	maxDepth = 6
 	maxDirs  = 20000
 )
+
+// discoverTime bounds the whole of it, well below what the supervisor waits: it knows where it was.
+const discoverTime = 30 * time.Second
 
 // Options say what to look for.
 type Options struct {
@@ -40,12 +44,16 @@ type Options struct {
 // Discover lists what must be read-only in every view of the workspace behind root. It must run with the user's ids: it
 // follows what the user's files say. The error is one of reading the root, of a name in Extra, or of a bound (Set.check).
 func Discover(root *os.File, opts Options) (*Set, error) {
+	return discoverUntil(root, opts, time.Now().Add(discoverTime))
+}
+
+func discoverUntil(root *os.File, opts Options, deadline time.Time) (*Set, error) {
 	if !path.IsAbs(opts.Root) || path.Clean(opts.Root) != opts.Root {
 		return nil, fmt.Errorf("protect: workspace path %q is not absolute and clean", opts.Root)
 	}
 	defer runtime.KeepAlive(root)
 	b := &builder{opts: opts, entries: map[string]Entry{}, absent: map[string]bool{}, gitDirs: map[string]bool{},
-		tops: map[string]bool{}, included: map[string]bool{}, listed: map[Repo]bool{}}
+		tops: map[string]bool{}, included: map[string]bool{}, listed: map[Repo]bool{}, configs: configs{}, deadline: deadline}
 	b.tree = tree{int(root.Fd()), func(dir string) { b.note("%+q could not be read by its owner: it was unlocked (u+rx)", dir) }}
 	if _, err := b.lstat(""); err != nil {
 		return nil, fmt.Errorf("protect: openat2 workspace: %w", err)
@@ -151,10 +159,12 @@ func (b *builder) search(repositories bool) {
 		}
 		return true
 	}
-	limits := bounds{depth: maxDepth, dirs: maxDirs, names: maxPerDir, only: unix.DT_DIR, skip: skip, closed: closed}
+	limits := bounds{depth: maxDepth, dirs: maxDirs, names: maxPerDir, only: unix.DT_DIR, skip: skip, closed: closed, deadline: b.deadline}
+	at := ""
 	cut := walk(b.tree, limits, []string{""}, func(l listing) {
+		at = l.dir
 		b.socketsIn(l)
-		if !repositories {
+		if b.late(l.dir) || !repositories {
 			return
 		}
 		if l.dir == "" && l.more {
@@ -170,6 +180,7 @@ func (b *builder) search(repositories bool) {
 			b.noDotGit(l.dir)
 		}
 	})
+	b.late(at)
 	if cut && !repositories {
 		b.note("the search for sockets met its bound (%d folders, depth %d): deeper ones can be connected to", maxDirs, maxDepth)
 	}

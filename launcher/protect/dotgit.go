@@ -144,12 +144,12 @@ func (w *Watcher) hookFolders(dir string) []string {
 	if w.gitDirs[dir] {
 		return w.hooks
 	}
-	text, err := w.readFile(path.Join(dir, "config"), maxConfig)
+	config, err := w.configs.read(w.tree, path.Join(dir, "config"))
 	if err != nil {
 		return nil
 	}
 	var list []string
-	for _, hooks := range readConfig(string(text)).hooks {
+	for _, hooks := range config.hooks {
 		if hooks = path.Clean(hooks); !path.IsAbs(hooks) && hooks != "." && !strings.HasPrefix(hooks, "~") {
 			list = append(list, hooks)
 		}

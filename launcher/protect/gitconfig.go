@@ -1,15 +1,51 @@
 package protect
 
-import "strings"
+import (
+	"strings"
 
-// maxConfig bounds a configuration file that is read; git's own are a few hundred bytes.
-const maxConfig = 1 << 20
+	"golang.org/x/sys/unix"
+)
+
+// Bounds of a configuration file that is read, and of one that a session made; git's own are a few hundred bytes.
+const (
+	maxConfig    = 1 << 20
+	maxNewConfig = 64 << 10
+)
 
 // configPaths are the values of a git configuration that name what must be protected beside it.
 type configPaths struct {
 	hooks    []string // core.hooksPath, every value: which one wins depends on files we may not see
 	includes []string // include.path and includeIf.*.path, whatever the condition
 	worktree []string // core.worktree, every value
+}
+
+// configs are the configurations that were read already, by inode: one holds for many worktrees, and may have many names.
+type configs map[configKey]configPaths
+
+type configKey struct {
+	dev, ino uint64
+	ctime    unix.Timespec
+}
+
+// read is readConfig of a file, once.
+func (c configs) read(t tree, rel string) (configPaths, error) {
+	st, err := t.lstat(rel)
+	if err != nil {
+		return configPaths{}, err
+	}
+	key := configKey{st.Dev, st.Ino, st.Ctim}
+	if paths, ok := c[key]; ok {
+		return paths, nil
+	}
+	text, err := t.readFile(rel, maxConfig)
+	if err != nil {
+		return configPaths{}, err
+	}
+	if len(c) >= maxConfigs {
+		clear(c)
+	}
+	c[key] = readConfig(string(text))
+	return c[key], nil
 }
 
 // readConfig picks the paths out of a configuration file (git-config(1), "Syntax"). It is more lenient than git: what
@@ -44,19 +80,20 @@ func readConfig(text string) configPaths {
 
 // sectionName reads up to the closing bracket; the quoted subsection, which may hold brackets, is dropped.
 func sectionName(text string) (section, rest string) {
+	var name []byte
 	quoted := false
 	for i := 0; i < len(text); i++ {
 		switch c := text[i]; {
 		case c == '\n':
-			return strings.ToLower(section), text[i:]
+			return strings.ToLower(string(name)), text[i:]
 		case quoted && c == '\\':
 			i++
 		case c == '"':
 			quoted = !quoted
 		case c == ']' && !quoted:
-			return strings.ToLower(section), text[i+1:]
+			return strings.ToLower(string(name)), text[i+1:]
 		case !quoted && c != ' ' && c != '\t':
-			section += string(c)
+			name = append(name, c)
 		}
 	}
 	return "", ""

@@ -53,7 +53,7 @@ func parent(rel string) string {
 //
 // shared: it is another's commondir. Git reads no commondir of such a one.
 func (b *builder) gitDir(dir, top string, shared bool) {
-	if b.tops[dir+"\x00"+top] {
+	if b.tops[dir+"\x00"+top] || b.late(dir) {
 		return
 	}
 	if len(b.entries) > MaxEntries { // Set.check says it better
@@ -161,7 +161,7 @@ func (b *builder) worktreeOf(gitDir string) string {
 // the folder of the name by which git opened it: for a link another than that of the file, and includes are relative to it.
 func (b *builder) config(rel, top, from string) {
 	key := rel + "\x00" + top + "\x00" + from
-	if b.included[key] {
+	if b.included[key] || b.late(rel) {
 		return
 	}
 	if len(b.included) == maxConfigs {
@@ -169,12 +169,11 @@ func (b *builder) config(rel, top, from string) {
 		return
 	}
 	b.included[key] = true
-	text, err := b.readFile(rel, maxConfig)
+	c, err := b.configs.read(b.tree, rel)
 	if err != nil {
 		b.note("%+q: %v: what it names is not protected", rel, err)
 		return
 	}
-	c := readConfig(string(text))
 	if len(b.own) > 0 { // hooks run there, however deep it lies
 		dir := b.own[0]
 		for _, worktree := range c.worktree {

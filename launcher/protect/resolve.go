@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -25,8 +26,10 @@ type builder struct {
 	gitDirs  map[string]bool // git directories already done
 	tops     map[string]bool // git directories and where their hooks run, already done
 	included map[string]bool // configuration files already read, and where hooks run
-	hooks    []string        // relative core.hooksPath
-	own      []string        // of the repository that is being protected: its directory and its top
+	configs  configs
+	deadline time.Time
+	hooks    []string // relative core.hooksPath
+	own      []string // of the repository that is being protected: its directory and its top
 }
 
 func (b *builder) note(format string, args ...any) {
@@ -47,6 +50,16 @@ func (b *builder) refuse(format string, args ...any) {
 	if b.err == nil {
 		b.err = fmt.Errorf("protect: "+format, args...)
 	}
+}
+
+// late says that the start is refused, which it does itself once the search took too long. at is where it is then.
+func (b *builder) late(at string) bool {
+	if b.err != nil || time.Now().Before(b.deadline) {
+		return b.err != nil
+	}
+	b.refuse("the search for protected paths took more than %s and was at %+q then: look at what lies there, remove it, or start in a smaller workspace",
+		discoverTime, path.Join(b.opts.Root, at))
+	return true
 }
 
 func (b *builder) pin(rel string, kind Kind) {
@@ -75,7 +88,7 @@ const (
 // Every directory and every link it passes is pinned: renaming or replacing one would make the same name mean another
 // file. rel is the resolved path; for missing, the first name that does not exist and what would follow it.
 func (b *builder) follow(dir, name string) (rel string, kind Kind, where whereabouts) {
-	if name == "" || strings.Contains(name, "\x00") || len(name) > 4095 {
+	if name == "" || strings.Contains(name, "\x00") || len(name) > 4095 || b.late(dir) {
 		return "", "", outside
 	}
 	var cur []string

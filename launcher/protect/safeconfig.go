@@ -34,10 +34,10 @@ var safeLines = map[string][]string{
 }
 
 // What git itself writes, one thing on a line. Whatever else git would accept (a key after the bracket, continued lines,
-// escapes in a subsection) is not read but dropped, so that git and we cannot read a line differently.
+// escapes in a subsection) is not read but dropped, so that git and we cannot read a line differently. No name is long.
 var (
-	sectionLine = regexp.MustCompile(`^\[([A-Za-z0-9-]+)( "[^"\\\]\[]*")?\]$`)
-	keyLine     = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]*)[ \t]*(=.*)?$`)
+	sectionLine = regexp.MustCompile(`^\[([A-Za-z0-9-]{1,64})( "[^"\\\]\[]*")?\]$`)
+	keyLine     = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9-]{0,63})[ \t]*(=.*)?$`)
 )
 
 // safeConfig returns the lines of a configuration that are safe, and the first that is not ("": none). worktree says whether
@@ -66,7 +66,8 @@ func safeConfig(text string, worktree func(value string) bool) (safe, found stri
 			b.WriteString(line + "\n")
 		} else if found == "" {
 			name, _, _ := strings.Cut(bare, "=")
-			found = section + "." + strings.TrimSpace(name)
+			name = section + "." + strings.TrimSpace(name)
+			found = name[:min(len(name), 128)]
 		}
 	}
 	return b.String(), found

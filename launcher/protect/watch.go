@@ -98,6 +98,7 @@ type Watcher struct {
 	known    []Repo              // those that were there at the start
 	shares   map[string][]string // by git directory, the tops of its worktrees among them
 	compared int
+	configs  configs
 	modes    map[string]uint32 // at the start, of the folders that are guarded; nil in a later watcher of the session
 	acls     map[string]bool   // as modes: the workspace, and those of the folders that have access control lists
 	taken    uint64
@@ -114,7 +115,7 @@ func NewWatcher(root, quarantineDir, control *os.File, cfg Config, set *Set, emi
 	w := &Watcher{tree: tree{int(root.Fd()), func(string) {}}, cfg: cfg, q: quarantine{fd: int(quarantineDir.Fd())}, control: control, emit: emit,
 		held:   [2]*os.File{root, quarantineDir},
 		absent: map[string]bool{}, above: map[string]bool{"": true}, existing: map[string]int{}, gitDirs: map[string]bool{},
-		whole: map[string]bool{}, like: map[string]bool{}, hooks: set.Hooks, tops: map[string]bool{}, followed: map[string]bool{}, repos: map[string]bool{}, known: set.Repos, shares: map[string][]string{}, times: map[string]uint64{}, hinted: map[string]time.Time{}}
+		whole: map[string]bool{}, like: map[string]bool{}, hooks: set.Hooks, tops: map[string]bool{}, followed: map[string]bool{}, repos: map[string]bool{}, known: set.Repos, shares: map[string][]string{}, configs: configs{}, times: map[string]uint64{}, hinted: map[string]time.Time{}}
 	var st unix.Stat_t
 	if cfg.Mode == 0 && unix.Fstat(w.root, &st) == nil {
 		w.cfg.Mode = st.Mode
