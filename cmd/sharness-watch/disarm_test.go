@@ -201,8 +201,47 @@ func TestSideDoor_FileGit_ThreeSessionsMakeNoRepository(t *testing.T) {
 	s.next()
 	s.sh(`mkdir docs; echo "gitdir: ../x" > docs/.git`)
 	s.sweep()
+	if !s.gone("docs/.git") {
+		t.Error("the third session would protect what the .git file names")
+	}
+	s.next()
+	s.sh(completed("x") + `git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),docs; echo "gitdir: ../x" > docs/.git`)
+	s.sweep()
 	if got := s.sh(`cat x/config`); strings.Contains(got, "fsmonitor") {
-		t.Errorf("the third session would protect %q", got)
+		t.Errorf("git obeys %q", got)
+	}
+}
+
+// plainFolder is a folder of the user's sources that has names of a git directory's, and is none.
+const plainFolder = `git init -q . && mkdir -p src/hooks src/branches src/remotes src/objects && echo a > src/branches/main.ts && echo b > src/remotes/api.ts && echo c > src/config && echo d > src/hooks/useX.ts &&
+chmod 755 src/hooks/useX.ts && echo e > src/objects/o && git add . && git commit -q -m x && mkdir t && sleep 0.1`
+
+// A .git file, or a commondir, that names a folder which is no git directory is taken, and the folder left as it is.
+func TestSideDoor_FileGit_DotGitFileDoesNotMakeAPlainFolderAGitDirectory(t *testing.T) {
+	for file, script := range map[string]string{
+		"t/.git":        `echo "gitdir: ../src" > t/.git; echo f >> src/config`,
+		"t/g/commondir": `mkdir t/g; cp .git/HEAD t/g; echo ../../src > t/g/commondir; mkdir t/w; echo "gitdir: ../g" > t/w/.git; echo f >> src/config`,
+	} {
+		t.Run(file, func(t *testing.T) {
+			s := start(t, plainFolder, "")
+			s.sh(script)
+			if r := s.sweep(); r.A == 0 || r.C != 0 {
+				t.Errorf("got %+v, want something taken and nothing failed", r)
+			}
+			if got := s.sh(`git status --short src`); got != "M src/config" || !s.gone(file) {
+				t.Errorf("git status: %q; the file is gone: %v", got, s.gone(file))
+			}
+			s.next()
+			for _, e := range s.set.Existing {
+				if strings.HasPrefix(e.Rel, "src") {
+					t.Errorf("the next session protects %s", e.Rel)
+				}
+			}
+			s.sh(`echo g >> src/hooks/useX.ts`)
+			if r := s.sweep(); r.A != 0 || r.C != 0 {
+				t.Errorf("an honest session: got %+v, want nothing taken", r)
+			}
+		})
 	}
 }
 

@@ -211,8 +211,10 @@ func typeOf(dir int, name string, typ byte) byte {
 // complete says whether git takes dir for a git directory, or for a part of one: objects and refs are enough, since HEAD may
 // lie in another that names this one its commondir.
 func (t tree) complete(dir string) bool {
-	is := func(names ...string) bool {
-		return !slices.ContainsFunc(names, func(name string) bool { _, err := t.lstat(path.Join(dir, name)); return err != nil })
-	}
-	return is("objects", "refs") || is("HEAD", "commondir")
+	return t.holds(dir, "objects", "refs") || t.holds(dir, "HEAD", "commondir")
+}
+
+// holds says whether dir has all of these names.
+func (t tree) holds(dir string, names ...string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { _, err := t.lstat(path.Join(dir, name)); return err != nil })
 }

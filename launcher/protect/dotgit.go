@@ -20,10 +20,10 @@ func (w *Watcher) common(dir string, moved bool) {
 	}
 	target, ok := w.named(rel, "")
 	switch {
-	case ok && target != dir:
+	case ok && (target == dir || w.holds(target, "objects", "refs")):
 		w.disarmNamed(target)
 	case moved || w.isNew(st):
-		w.takeFrom(rel, "a new git directory takes its configuration from outside the workspace, or from no folder: what names it was moved to the quarantine")
+		w.takeFrom(rel, "a new git directory takes its configuration from outside the workspace, or from what is no git directory: what names it was moved to the quarantine")
 	default:
 		w.takeLinkTo(rel, "")
 	}
@@ -91,6 +91,12 @@ func (w *Watcher) named(rel, prefix string) (dir string, ok bool) {
 	return dir, dir == "" || checkRel(dir) == nil // too long, the next session could not start
 }
 
+// namesGitDir says whether git takes dir for the git directory that a .git file names (is_git_directory in its setup.c). Any other
+// folder may be one of the user's sources, with a config and hooks that have nothing to do with git: it is left alone.
+func (w *Watcher) namesGitDir(dir string) bool {
+	return w.holds(dir, "HEAD") && w.complete(dir)
+}
+
 // newDotGit looks at what a .git that was not protected makes of the folder around it. A file or a link may lead git anywhere: to
 // the state, which is the user's own too, into the quarantine, or to a folder that becomes a repository in the next session.
 // One that is older may mean something else since: by a link on the way, or by hooks beside it.
@@ -112,6 +118,12 @@ func (w *Watcher) newDotGit(l listing) {
 				w.takeFrom(rel, "a new .git leads out of the workspace, or to no folder, or by a link: it was moved to the quarantine")
 			} else {
 				w.takeLinkTo(rel, "gitdir: ")
+			}
+			return
+		}
+		if !w.namesGitDir(dir) {
+			if fresh {
+				w.takeFrom(rel, "a new .git leads to a folder that is no git directory: it was moved to the quarantine")
 			}
 			return
 		}
