@@ -69,6 +69,9 @@ func (w *Watcher) disarmDir(dir string, moved bool) {
 	w.disarmHooks(path.Join(dir, "hooks"), moved, nil)
 	w.disarmRemotes(dir, moved)
 	w.common(dir, moved)
+	for _, name := range []string{"config", "config.worktree", "commondir"} {
+		w.own(path.Join(dir, name), moved)
+	}
 }
 
 // disarmRemotes takes the files that name remotes beside the configuration: git reads them still, and writes none for long.
@@ -153,7 +156,7 @@ func (w *Watcher) disarmHooks(rel string, moved bool, keep func(name string) boo
 // files says which files of a folder takeFiles takes.
 type files struct {
 	moved  bool                   // what lies in it counts as new
-	all    bool                   // those that nobody can execute, too
+	all    bool                   // those that nobody can execute, too; one with a second name may become one that somebody can
 	keep   func(name string) bool // nil: none stays
 	detail string
 }
@@ -186,7 +189,7 @@ func (w *Watcher) takeFiles(rel string, f files) {
 	for _, e := range list {
 		var st unix.Stat_t
 		err := unix.Fstatat(fd, e.name, &st, unix.AT_SYMLINK_NOFOLLOW)
-		runs := e.typ == unix.DT_LNK || e.typ == unix.DT_REG && (f.all || st.Mode&0o111 != 0)
+		runs := e.typ == unix.DT_LNK || e.typ == unix.DT_REG && (f.all || st.Mode&0o111 != 0 || st.Nlink > 1)
 		if err == nil && runs && !strings.HasSuffix(e.name, ".sample") && (moved || w.isNew(st)) && (f.keep == nil || !f.keep(e.name)) {
 			w.takeFrom(path.Join(rel, e.name), f.detail)
 		}
@@ -194,16 +197,18 @@ func (w *Watcher) takeFiles(rel string, f files) {
 }
 
 // takeFrom is take for what belongs to a repository of the session.
-func (w *Watcher) takeFrom(rel, detail string) bool {
+func (w *Watcher) takeFrom(rel, detail string) bool { return w.takeAs(rel, doorGit, detail) }
+
+func (w *Watcher) takeAs(rel, door, detail string) bool {
 	delete(w.existing, rel) // or what we do here would be told as done from outside
 	label, err := w.removeAnyhow(rel)
-	ev := event.Event{Type: event.FileQuarantined, Door: doorGit, Layer: Layer, Target: w.target(rel), Detail: detail,
+	ev := event.Event{Type: event.FileQuarantined, Door: door, Layer: Layer, Target: w.target(rel), Detail: detail,
 		Data: map[string]any{"kept": label}, Hint: &event.Hint{Person: "read it in the quarantine and put it back if you want it"}}
 	gone := err == nil || errors.Is(err, errNotKept)
 	if !gone {
 		w.failed++
 		ev.Type, ev.Hint = event.LayerOpen, &event.Hint{Person: "do not use git here before you removed it"}
-		ev.Detail = fmt.Sprintf("a new repository can start programs and could not be changed: %v", err)
+		ev.Detail = fmt.Sprintf("what can start programs could not be taken away: %v", err)
 	} else {
 		w.taken++
 	}

@@ -85,8 +85,9 @@ func discoverUntil(root *os.File, opts Options, deadline time.Time) (*Set, error
 	for _, dir := range slices.Sorted(maps.Keys(b.gitDirs)) {
 		gitDirs = append(gitDirs, GitDir{dir, !b.complete(dir)})
 	}
-	s := &Set{Repos: b.repos, GitDirs: gitDirs, Sockets: b.sockets, Hooks: b.hooks, Notes: b.notes}
+	s := &Set{Repos: b.repos, GitDirs: gitDirs, Sockets: b.sockets, Hooks: b.hooks}
 	s.Existing, s.Absent = collect(b.entries, b.absent)
+	s.Linked, s.Notes = b.secondNames(s.Existing), b.notes
 	return s, s.check()
 }
 

@@ -128,7 +128,9 @@ func (w *Watcher) newDotGit(l listing) {
 			return
 		}
 		w.disarmNamed(dir)
+		w.own(rel, fresh)
 	}
+	w.own(path.Join(l.dir, ".gitmodules"), fresh)
 	// A relative core.hooksPath of the user's own means a folder of this worktree, too.
 	if shared, ok := w.named(path.Join(dir, "commondir"), ""); ok {
 		dir = shared
@@ -190,7 +192,7 @@ const maxCompared = 20000
 // with one of the bits of mode: what git checked out again may stay.
 func (w *Watcher) hasHook(gitDir, rel, at string, mode uint32) bool {
 	st, err := w.lstat(at)
-	if err != nil || kindOf(st.Mode) != File || st.Size > maxConfig {
+	if err != nil || kindOf(st.Mode) != File || st.Size > maxConfig || st.Nlink > 1 {
 		return false
 	}
 	for _, top := range w.worktrees(gitDir) {

@@ -99,7 +99,7 @@ func (q *quarantine) drop(label string, budget *int) error {
 }
 
 // finish measures everything once more, when nothing of the session writes any more to what was moved here, removes what is
-// too much, and packs what is no file. left is what could not be removed, or packed, and why.
+// too much, packs what is no file, and makes a file that has a second name one of its own. left is what could not be removed, or packed, and why.
 func (q *quarantine) finish() (removed []string, left map[string]error) {
 	left = map[string]error{}
 	fd, err := openat(q.fd, "", unix.O_RDONLY|unix.O_DIRECTORY, beneath)
@@ -121,8 +121,12 @@ func (q *quarantine) finish() (removed []string, left map[string]error) {
 		budget := maxTree
 		size, ok := sizeOf(q.fd, e.name, maxTreeDepth, &budget)
 		fits := ok && q.bytes+size <= maxKeptBytes
-		if fits && e.typ != unix.DT_REG {
-			size, err = q.pack(e.name, maxKeptBytes-q.bytes)
+		if fits {
+			if e.typ != unix.DT_REG {
+				size, err = q.pack(e.name, maxKeptBytes-q.bytes)
+			} else {
+				size, err = q.alone(e.name, size, maxKeptBytes-q.bytes)
+			}
 			if fits = !errors.Is(err, errTooMuch); fits && err != nil {
 				left[e.name] = err
 			}
@@ -138,6 +142,29 @@ func (q *quarantine) finish() (removed []string, left map[string]error) {
 		}
 	}
 	return removed, left
+}
+
+// alone makes a copy of a file that has a second name, by which it would change under the eyes of who reads it.
+func (q *quarantine) alone(label string, size, limit int64) (int64, error) {
+	var st unix.Stat_t
+	if err := unix.Fstatat(q.fd, label, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil || st.Nlink < 2 {
+		return size, err
+	}
+	fd, err := openFile(q.fd, label)
+	if err != nil {
+		return size, fmt.Errorf("open it for a copy: %w", err)
+	}
+	src := os.NewFile(uintptr(fd), "taken")
+	defer src.Close()
+	_ = unix.Unlinkat(q.fd, halfPacked, 0) // of a watcher that died
+	err = replaceIn(q.fd, label, halfPacked, st.Mode, func(f *os.File) error {
+		size, err = copyBounded(f, src, limit)
+		if errors.Is(err, errNotKept) {
+			err = errTooMuch
+		}
+		return err
+	})
+	return size, err
 }
 
 // take moves name out of the directory dir; what it is does not matter, and nothing is followed. label says how it is

@@ -68,7 +68,7 @@ type GitDir struct {
 
 // Set is what Discover found. Existing is ordered so that a parent comes before what lies below it; Absent are
 // protected names that do not exist. Sockets are those of processes outside, or left by some, at most MaxSockets. Hooks are
-// the relative core.hooksPath of the repositories. Notes are sentences for people, free of control characters.
+// the relative core.hooksPath of the repositories. Linked are read-only files with a second name, at most MaxLinked. Notes are sentences for people, free of control characters.
 type Set struct {
 	Existing []Entry
 	Absent   []string
@@ -76,6 +76,7 @@ type Set struct {
 	GitDirs  []GitDir
 	Sockets  []string
 	Hooks    []string
+	Linked   []Linked
 	Notes    []string
 }
 
@@ -97,6 +98,11 @@ type gitDirJSON struct {
 	Partial bool   `json:"partial,omitempty"`
 }
 
+type linkedJSON struct {
+	Rel []byte `json:"rel"`
+	Sum string `json:"sum,omitempty"`
+}
+
 type setJSON struct {
 	Existing []entryJSON  `json:"existing"`
 	Absent   [][]byte     `json:"absent"`
@@ -104,6 +110,7 @@ type setJSON struct {
 	GitDirs  []gitDirJSON `json:"gitdirs,omitempty"`
 	Sockets  [][]byte     `json:"sockets"`
 	Hooks    [][]byte     `json:"hooks,omitempty"`
+	Linked   []linkedJSON `json:"linked,omitempty"`
 	Notes    []string     `json:"notes"`
 }
 
@@ -127,6 +134,9 @@ func (s *Set) Encode(w io.Writer) error {
 	}
 	for _, h := range s.Hooks {
 		j.Hooks = append(j.Hooks, []byte(h))
+	}
+	for _, f := range s.Linked {
+		j.Linked = append(j.Linked, linkedJSON{[]byte(f.Rel), f.Sum})
 	}
 	j.Notes = s.Notes
 	return json.NewEncoder(w).Encode(j)
@@ -169,6 +179,9 @@ func Decode(r io.Reader) (*Set, error) {
 	for _, h := range j.Hooks {
 		s.Hooks = append(s.Hooks, string(h))
 	}
+	for _, f := range j.Linked {
+		s.Linked = append(s.Linked, Linked{string(f.Rel), f.Sum})
+	}
 	return s, s.check()
 }
 
@@ -208,6 +221,14 @@ func (s *Set) check() error {
 	for _, h := range s.Hooks {
 		if h == "" || h == "." || path.IsAbs(h) || path.Clean(h) != h || strings.Contains(h, "\x00") || len(h) > 4095 {
 			return fmt.Errorf("protected paths: %.80q is not a relative folder of hooks", h)
+		}
+	}
+	if len(s.Linked) > MaxLinked {
+		return fmt.Errorf("protected paths: more than %d files with a second name", MaxLinked)
+	}
+	for _, f := range s.Linked {
+		if err := checkRel(f.Rel); err != nil {
+			return err
 		}
 	}
 	for _, a := range slices.Concat(s.Absent, s.Sockets) {

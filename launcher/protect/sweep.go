@@ -26,6 +26,7 @@ func (w *Watcher) sweep() {
 	w.failed = 0
 	w.everything()
 	w.q.settle(time.Now())
+	w.writtenByAnotherName()
 	// Git directories first, with bounds of their own: nothing that fills the workspace keeps us from a link in them.
 	// Their objects come with the rest; git writes no file there whose name is known before.
 	objects := func(dir, name string) bool { return name == "objects" && w.gitDirs[dir] }

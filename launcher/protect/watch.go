@@ -95,6 +95,7 @@ type Watcher struct {
 	tops     map[string]bool     // top directories of the repositories that were there at the start
 	followed map[string]bool     // git directories that a file of git's led to
 	repos    map[string]bool     // top directories of known repositories
+	linked   []Linked            // protected files that had another name at the start
 	known    []Repo              // those that were there at the start
 	shares   map[string][]string // by git directory, the tops of its worktrees among them
 	compared int
@@ -115,7 +116,8 @@ func NewWatcher(root, quarantineDir, control *os.File, cfg Config, set *Set, emi
 	w := &Watcher{tree: tree{int(root.Fd()), func(string) {}}, cfg: cfg, q: quarantine{fd: int(quarantineDir.Fd())}, control: control, emit: emit,
 		held:   [2]*os.File{root, quarantineDir},
 		absent: map[string]bool{}, above: map[string]bool{"": true}, existing: map[string]int{}, gitDirs: map[string]bool{},
-		whole: map[string]bool{}, like: map[string]bool{}, hooks: set.Hooks, tops: map[string]bool{}, followed: map[string]bool{}, repos: map[string]bool{}, known: set.Repos, shares: map[string][]string{}, configs: configs{}, times: map[string]uint64{}, hinted: map[string]time.Time{}}
+		whole: map[string]bool{}, like: map[string]bool{}, hooks: set.Hooks, tops: map[string]bool{}, followed: map[string]bool{}, repos: map[string]bool{}, linked: set.Linked,
+		known: set.Repos, shares: map[string][]string{}, configs: configs{}, times: map[string]uint64{}, hinted: map[string]time.Time{}}
 	var st unix.Stat_t
 	if cfg.Mode == 0 && unix.Fstat(w.root, &st) == nil {
 		w.cfg.Mode = st.Mode
