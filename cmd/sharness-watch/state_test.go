@@ -17,6 +17,10 @@ var states = map[string]struct{ session, typed, taken string }{
 		`git -C wt commit -qam x; git status -s`, ".git/worktrees/wt/MERGE_RR"},
 	"record of conflicts of a new repository": {`git init -q r; cd r; echo x >f; git add f; git commit -qm x; ` + recorded(`.git`) + `; cp -r .git/rr-cache rr`,
 		`git -C r commit -qam x; git -C r status -s`, "r/.git/MERGE_RR"},
+	"stash of a merge": {`B=$(printf '#!/bin/sh\ntouch "%s/../PWNED"\n' "$PWD" | git hash-object -w --stdin); export GIT_INDEX_FILE=.git/another; git read-tree HEAD
+git update-index --add --cacheinfo 100755,$B,.githooks/post-index-change; T=$(git write-tree); unset GIT_INDEX_FILE; rm .git/another
+S=$(git commit-tree -p HEAD -p $(git commit-tree -p HEAD -m index HEAD^{tree}) -m WIP $T); echo $S > .git/MERGE_AUTOSTASH; echo more >>f`,
+		`git -c core.hooksPath=.githooks commit -qam x; git -c core.hooksPath=.githooks status -s`, ".git/MERGE_AUTOSTASH"},
 	"steps of a rebase": {steps(`.git/rebase-merge`, "msgnum", "end"), prompt, ".git/rebase-merge/msgnum"},
 	"end of a rebase":   {steps(`.git/rebase-merge`, "end", "msgnum"), prompt, ".git/rebase-merge/end"},
 	"steps of git am":   {steps(`.git/rebase-apply`, "next", "last"), prompt, ".git/rebase-apply/next"},

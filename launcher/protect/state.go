@@ -20,6 +20,13 @@ func (w *Watcher) disarmState(dir string, moved bool) {
 		w.takeState(rel, "a git directory had a record of conflicts, which git's next commit would write into the files that it names: it was moved to the quarantine",
 			"nothing is lost by it but that git rerere learns no resolution of this one conflict")
 	}
+	// git commit and merge apply the stash that MERGE_AUTOSTASH names, whether a merge is in progress or not, and with it
+	// bring files of protected names.
+	rel = path.Join(dir, "MERGE_AUTOSTASH")
+	if _, err := w.newState(rel, moved); err == nil {
+		w.takeState(rel, "a git directory named a stash, which git's next commit would have applied: it was moved to the quarantine",
+			"if a merge with --autostash was in progress there, its file names the commit of your changes: look at it with git show, then git stash apply COMMIT")
+	}
 	for _, state := range []string{"rebase-merge", "rebase-apply"} {
 		w.disarmSteps(path.Join(dir, state), moved)
 	}
