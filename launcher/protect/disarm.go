@@ -66,7 +66,7 @@ func (w *Watcher) disarmDir(dir string, moved bool) {
 	for _, name := range []string{"config", "config.worktree"} {
 		w.disarmConfig(path.Join(dir, name), moved)
 	}
-	w.disarmHooks(path.Join(dir, "hooks"), moved, nil)
+	w.disarmHooks(path.Join(dir, "hooks"), moved)
 	w.disarmRemotes(dir, moved)
 	w.common(dir, moved)
 	for _, name := range []string{"config", "config.worktree", "commondir"} {
@@ -148,16 +148,18 @@ func (w *Watcher) write(rel, text string) {
 
 const hookDetail = "a new repository had a hook, which git would have run: it was moved to the quarantine"
 
-// disarmHooks takes each hook that git would run, and hooks that is not a folder. keep, if it is set, says which may stay.
-func (w *Watcher) disarmHooks(rel string, moved bool, keep func(name string) bool) {
-	w.takeFiles(rel, files{moved: moved, keep: keep, detail: hookDetail})
+// maxHooks bounds the names in a folder of hooks, or of remotes. Nobody has so many.
+const maxHooks = 1024
+
+// disarmHooks takes each hook that git would run, and hooks that is not a folder.
+func (w *Watcher) disarmHooks(rel string, moved bool) {
+	w.takeFiles(rel, files{moved: moved, detail: hookDetail})
 }
 
 // files says which files of a folder takeFiles takes.
 type files struct {
-	moved  bool                   // what lies in it counts as new
-	all    bool                   // those that nobody can execute, too; one with a second name may become one that somebody can
-	keep   func(name string) bool // nil: none stays
+	moved  bool // what lies in it counts as new
+	all    bool // those that nobody can execute, too; one with a second name may become one that somebody can
 	detail string
 }
 
@@ -181,8 +183,8 @@ func (w *Watcher) takeFiles(rel string, f files) {
 	}
 	defer unix.Close(fd)
 	moved := f.moved || w.isNew(st)
-	list, more, _ := readDir(fd, 1024)
-	if more { // nobody has so many: all of them
+	list, more, _ := readDir(fd, maxHooks)
+	if more { // all of them
 		w.takeFrom(rel, f.detail)
 		return
 	}
@@ -190,7 +192,7 @@ func (w *Watcher) takeFiles(rel string, f files) {
 		var st unix.Stat_t
 		err := unix.Fstatat(fd, e.name, &st, unix.AT_SYMLINK_NOFOLLOW)
 		runs := e.typ == unix.DT_LNK || e.typ == unix.DT_REG && (f.all || st.Mode&0o111 != 0 || st.Nlink > 1)
-		if err == nil && runs && !strings.HasSuffix(e.name, ".sample") && (moved || w.isNew(st)) && (f.keep == nil || !f.keep(e.name)) {
+		if err == nil && runs && !strings.HasSuffix(e.name, ".sample") && (moved || w.isNew(st)) {
 			w.takeFrom(path.Join(rel, e.name), f.detail)
 		}
 	}

@@ -1,7 +1,6 @@
 package protect
 
 import (
-	"bytes"
 	"path"
 	"strings"
 
@@ -144,11 +143,10 @@ func (w *Watcher) newDotGit(l listing) {
 			w.takeFrom(on, "a new worktree had a link where git would look for hooks: it was moved to the quarantine")
 			continue
 		}
-		w.disarmHooks(folder, fresh, func(name string) bool { return w.hasHook(dir, path.Join(hooks, name), path.Join(folder, name), 0o111) })
-		if path.Base(hooks) == "_" { // husky 9: what lies there runs the scripts beside it, whatever their mode
-			hooks, folder := path.Dir(hooks), parent(folder)
-			w.takeFiles(folder, files{moved: fresh, all: true, detail: hookDetail, keep: func(name string) bool { return w.hasHook(dir, path.Join(hooks, name), path.Join(folder, name), 0) }})
+		if path.Base(hooks) == "_" && path.Dir(hooks) != "." { // husky 9: what lies there runs the scripts beside it
+			hooks, folder = path.Dir(hooks), parent(folder)
 		}
+		w.compareHooks(dir, hooks, folder, fresh, hooksDepth)
 	}
 }
 
@@ -183,34 +181,6 @@ func (w *Watcher) linkOn(rel string) string {
 		}
 	}
 	return ""
-}
-
-// maxCompared bounds how many files of worktrees are compared with others: each new one with those of each that was there.
-const maxCompared = 20000
-
-// hasHook says whether a worktree of the same git directory, that was there at the start, has the same file at rel below its top,
-// with one of the bits of mode: what git checked out again may stay.
-func (w *Watcher) hasHook(gitDir, rel, at string, mode uint32) bool {
-	st, err := w.lstat(at)
-	if err != nil || kindOf(st.Mode) != File || st.Size > maxConfig || st.Nlink > 1 {
-		return false
-	}
-	for _, top := range w.worktrees(gitDir) {
-		if w.compared++; w.compared > maxCompared {
-			return false
-		}
-		own := path.Join(top, rel)
-		was, err := w.lstat(own)
-		if err != nil || w.isNew(was) || was.Size != st.Size || mode != 0 && was.Mode&mode == 0 {
-			continue
-		}
-		want, err := w.readFile(own, maxConfig)
-		got, gerr := w.readFile(at, maxConfig)
-		if err == nil && gerr == nil && bytes.Equal(got, want) {
-			return true
-		}
-	}
-	return false
 }
 
 // worktrees are the tops of the worktrees of a git directory that were there at the start.
