@@ -31,7 +31,7 @@ func (w *Watcher) disarm(l listing) {
 	}
 	complete := l.complete()
 	if w.whole[l.dir] {
-		w.disarmState(l.dir, false)
+		w.disarmState(l, false)
 	}
 	if w.whole[l.dir] || !complete && !w.mayBecome(l.dir) {
 		return
@@ -40,7 +40,7 @@ func (w *Watcher) disarm(l listing) {
 	var st unix.Stat_t
 	moved := unix.Fstat(l.fd, &st) == nil && w.isNew(st) // a rename or a new name in it; what lies in it may be older
 	w.disarmDir(l.dir, moved || !complete)
-	w.disarmState(l.dir, moved && complete) // what is none yet will have been changed when it is one
+	w.disarmState(l, moved && complete) // what is none yet will have been changed when it is one
 }
 
 // mayBecome says whether dir is a place that the next session takes for a git directory, whatever lies in it: what is none

@@ -17,6 +17,7 @@ type configPaths struct {
 	hooks    []string // core.hooksPath, every value: which one wins depends on files we may not see
 	includes []string // include.path and includeIf.*.path, whatever the condition
 	worktree []string // core.worktree, every value
+	format   string   // extensions.objectFormat
 }
 
 // configs are the configurations that were read already, by inode: one holds for many worktrees, and may have many names.
@@ -70,6 +71,8 @@ func readConfig(text string) configPaths {
 				c.hooks = append(c.hooks, value)
 			case section == "core" && key == "worktree":
 				c.worktree = append(c.worktree, value)
+			case section == "extensions" && key == "objectformat":
+				c.format = value
 			case (section == "include" || section == "includeif") && key == "path":
 				c.includes = append(c.includes, value)
 			}

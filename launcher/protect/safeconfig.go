@@ -21,7 +21,7 @@ var safeKeys = map[string][]string{
 	"submodule": {"active", "recurse", "fetchjobs", "propagatebranches"}, "submodule.*": {"url", "active", "branch", "ignore", "shallow", "fetchrecursesubmodules"},
 	"init": {"defaultbranch"}, "pull": {"rebase", "ff"}, "push": {"default", "autosetupremote", "followtags"},
 	"fetch": {"prune", "prunetags", "parallel", "fsckobjects", "recursesubmodules"}, "merge": {"ff", "conflictstyle"}, "rebase": {"autosquash", "autostash"},
-	"gc": {"auto", "autodetach"}, "maintenance": {"auto", "strategy"}, "index": {"version", "threads"}, "feature": {"manyfiles"},
+	"gc": {"auto", "autodetach"}, "maintenance": {"auto", "strategy"}, "index": {"version", "threads", "sparse"}, "feature": {"manyfiles"},
 	"commit": {"gpgsign"}, "tag": {"gpgsign"}, "rerere": {"enabled", "autoupdate"}, "status": {"showuntrackedfiles"},
 	"lfs": {"repositoryformatversion"}, "lfs.*": {"access", "locksverify"},
 }

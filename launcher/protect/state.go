@@ -12,7 +12,8 @@ import (
 
 // disarmState takes from a git directory what git, or a prompt of git's, obeys there without being asked to go on with
 // anything. moved: what lies in it counts as new. What a stopped rebase or merge needs else stays.
-func (w *Watcher) disarmState(dir string, moved bool) {
+func (w *Watcher) disarmState(l listing, moved bool) {
+	dir := l.dir
 	// git commit, merge and rebase write what rr-cache holds into each file that MERGE_RR names, .git/config and such above the
 	// worktree too. An empty one is what git leaves of it.
 	rel := path.Join(dir, "MERGE_RR")
@@ -30,6 +31,7 @@ func (w *Watcher) disarmState(dir string, moved bool) {
 	for _, state := range []string{"rebase-merge", "rebase-apply"} {
 		w.disarmSteps(path.Join(dir, state), moved)
 	}
+	w.disarmIndexes(l, moved)
 }
 
 // A count as git writes it.

@@ -100,6 +100,7 @@ type Watcher struct {
 	shares   map[string][]string // by git directory, the tops of its worktrees among them
 	compared int
 	configs  configs
+	indexes  indexes
 	modes    map[string]uint32 // at the start, of the folders that are guarded; nil in a later watcher of the session
 	acls     map[string]bool   // as modes: the workspace, and those of the folders that have access control lists
 	taken    uint64

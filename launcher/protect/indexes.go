@@ -1,0 +1,93 @@
+package protect
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// indexes are those that were read at the end of a session.
+type indexes struct {
+	bytes int64
+	seen  map[string]unix.Timespec // ctime
+}
+
+// maxIndexBytes bounds what is read of all of them together.
+const maxIndexBytes = 1 << 30
+
+const indexHint = "git reset makes it anew from the last commit; what was staged is in the quarantine"
+
+// disarmIndexes takes an index that came or was changed in the session if git would check out from it what no index of its own
+// holds: git checkout and git restore write each name as it stands there, .git/hooks/X and ../../.bashrc too.
+func (w *Watcher) disarmIndexes(l listing, moved bool) {
+	broken := false
+	for _, e := range l.list {
+		if strings.HasPrefix(e.name, "sharedindex.") {
+			broken = w.disarmIndex(path.Join(l.dir, e.name), moved) || broken
+		}
+	}
+	rel := path.Join(l.dir, "index")
+	if w.disarmIndex(rel, moved) || !broken {
+		return
+	}
+	st, err := w.lstat(rel)
+	if err != nil {
+		return
+	}
+	if split, err := w.readIndex(rel, st); split || err != nil {
+		w.takeState(rel, "the index of a repository took entries from one that was taken: it was moved to the quarantine", indexHint)
+	}
+}
+
+func (w *Watcher) disarmIndex(rel string, moved bool) (taken bool) {
+	st, err := w.newState(rel, moved)
+	if err != nil || w.indexes.seen[rel] == st.Ctim {
+		return false
+	}
+	if st.Size <= maxIndex && w.indexes.bytes+st.Size > maxIndexBytes {
+		w.cut(doorGit, parent(rel), fmt.Sprintf("the indexes of repositories that were changed have more than %d MiB: this one is not known", maxIndexBytes>>20))
+		return false
+	}
+	if _, err := w.readIndex(rel, st); err != nil {
+		return w.takeState(rel, fmt.Sprintf("the index of a repository is none that git makes (%v): it was moved to the quarantine", err), indexHint)
+	}
+	if w.indexes.seen == nil {
+		w.indexes.seen = map[string]unix.Timespec{}
+	}
+	w.indexes.seen[rel] = st.Ctim
+	return false
+}
+
+func (w *Watcher) readIndex(rel string, st unix.Stat_t) (split bool, err error) {
+	if st.Mode&unix.S_IFMT != unix.S_IFREG || st.Size > maxIndex {
+		return false, errNoIndex
+	}
+	fd, err := w.open(rel, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
+	if err != nil {
+		return false, err
+	}
+	file := os.NewFile(uintptr(fd), "index")
+	defer file.Close()
+	w.indexes.bytes += st.Size
+	hash, known := w.hashSize(parent(rel))
+	split, err = checkIndex(file, st.Size, hash)
+	if err == errNoIndex && !known {
+		split, err = checkIndex(file, st.Size, 32)
+	}
+	return split, err
+}
+
+// hashSize is that of a git directory's objects, as its configuration says.
+func (w *Watcher) hashSize(dir string) (size int, known bool) {
+	if shared, ok := w.named(path.Join(dir, "commondir"), ""); ok {
+		dir = shared
+	}
+	c, err := w.configs.read(w.tree, path.Join(dir, "config"))
+	if c.format == "sha256" {
+		return 32, true
+	}
+	return 20, err == nil
+}
