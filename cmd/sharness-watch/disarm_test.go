@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -148,6 +149,27 @@ var laterRepositories = map[string]struct{ prepare, first, second string }{
 		`chmod 755 alias; touch -d 2001-01-01 docs/f; ` + index("docs")},
 	"configuration's own hook by a second name": {``, `git init -q docs; echo x > docs/f; git -C docs add f; git -C docs commit -q -m x; printf '#!/bin/sh\ntouch "'$PWD'/../PWNED"\n' > docs/.git/hooks/post-index-change; ln docs/.git/hooks/post-index-change alias`,
 		`chmod 755 alias; touch -d 2001-01-01 docs/f; ` + index("docs")},
+	"configuration's hooks in a renamed folder": {`git config core.hooksPath tools/hooks; mkdir node_modules docs`,
+		worktreeOf("node_modules/sub", "node_modules/gw", "../../.git") + `mkdir -p node_modules/prep/hooks; ` + hookAt("node_modules/prep/hooks"),
+		`mv node_modules/prep node_modules/sub/tools; touch -d 2001-01-01 node_modules/sub/f; ` + index("node_modules/sub")},
+	"configuration's hooks behind an old link": {`git config core.hooksPath tools/hooks; mkdir node_modules docs ../hk`,
+		worktreeOf("node_modules/sub", "node_modules/gw", "../../.git") + `mkdir node_modules/prep; ` + hookAt("../hk") + `ln -s "$PWD/../hk" node_modules/prep/hooks`,
+		`mv node_modules/prep node_modules/sub/tools; touch -d 2001-01-01 node_modules/sub/f; ` + index("node_modules/sub")},
+	"configuration's hooks of another git directory": {`git config core.hooksPath .husky/_; mkdir node_modules docs`,
+		worktreeOf("node_modules/sub", "node_modules/p/gd", "../../../.git") + `mkdir -p node_modules/x/gd node_modules/sub/.husky/_; ` + completed("node_modules/x/gd") + hookAt("node_modules/sub/.husky/_") + `echo "gitdir: ../x/gd" > node_modules/sub/.git`,
+		`mv node_modules/x node_modules/y; mv node_modules/p node_modules/x; touch -d 2001-01-01 node_modules/sub/f; ` + index("node_modules/sub")},
+	"configuration behind an old link in a renamed folder": {`mkdir node_modules docs`,
+		`mkdir -p node_modules/x/b/gd node_modules/sub node_modules/p ../state/gd; ` + written("../state/gd") + completed("../state/gd") + completed("node_modules/x/b/gd") + `echo "gitdir: ../x/b/gd" > node_modules/sub/.git; ln -s "$PWD/../state" node_modules/p/b`,
+		`mv node_modules/x node_modules/y; mv node_modules/p node_modules/x; ` + index("node_modules/sub")},
+	"configuration behind an old link beside a moved git file": {`mkdir node_modules docs`,
+		`mkdir -p node_modules/q/gd node_modules/q/prep node_modules/p ../state/gd; ` + written("../state/gd") + completed("../state/gd") + completed("node_modules/q/gd") + `echo "gitdir: ../gd" > node_modules/q/prep/.git; ln -s "$PWD/../state/gd" node_modules/p/gd`,
+		`mv node_modules/q/prep node_modules/p/prep; ` + index("node_modules/p/prep")},
+	"configuration behind an old link beside a moved commondir": {`mkdir node_modules docs`,
+		`mkdir -p node_modules/x/gd node_modules/c node_modules/r node_modules/sub ../state/c; ` + written("../state/c") + completed("../state/c") + completed("node_modules/c") + `cp .git/HEAD node_modules/x/gd; echo ../../c > node_modules/x/gd/commondir; echo "gitdir: ../x/gd" > node_modules/sub/.git; ln -s "$PWD/../state/c" node_modules/r/c`,
+		`mv node_modules/x node_modules/sub node_modules/r; ` + index("node_modules/r/sub")},
+	"configuration outside of a git file that was moved": {`mkdir node_modules`,
+		`mkdir -p node_modules/state.git node_modules/a/docs ../state.git; ` + written("../state.git") + completed("../state.git") + completed("node_modules/state.git") + `echo "gitdir: ../../state.git" > node_modules/a/docs/.git`,
+		`mv node_modules/a/docs docs; ` + index("docs")},
 	"hooks of a new worktree": {`git config core.hooksPath .husky/_`, `true`,
 		`mkdir -p gw docs/.husky/_; cp .git/HEAD .git/index gw; echo ../.git > gw/commondir; rm -rf docs/.git; echo "gitdir: ../gw" > docs/.git; printf '#!/bin/sh\ntouch "'$PWD'/../PWNED"\n' > docs/.husky/_/post-index-change; chmod 755 docs/.husky/_/*; cp f docs/f; touch -d 2001-01-01 docs/f`},
 }
@@ -160,6 +182,17 @@ func written(dir string) string {
 
 func completed(dir string) string {
 	return `mkdir ` + dir + `/objects ` + dir + `/refs; echo "ref: refs/heads/main" > ` + dir + `/HEAD; `
+}
+
+// worktreeOf is a script that makes a worktree at dir of the repository that common names, seen from its git directory; hookAt one that makes
+// a hook which runs.
+func worktreeOf(dir, gitDir, common string) string {
+	return `mkdir -p ` + dir + ` ` + gitDir + `; cp .git/HEAD .git/index ` + gitDir + `; echo ` + common + ` > ` + gitDir + `/commondir; cp f ` + dir +
+		`; echo "gitdir: ../` + path.Base(gitDir) + `" > ` + dir + `/.git; `
+}
+
+func hookAt(dir string) string {
+	return `printf '#!/bin/sh\ntouch "'$PWD'/../PWNED"\n' > ` + dir + `/post-index-change; chmod 755 ` + dir + `/post-index-change; `
 }
 
 func index(dir string) string {
@@ -376,6 +409,23 @@ func TestSweepTellsOfAFolderThatItCannotList(t *testing.T) {
 		t.Errorf("got %+v, want nothing taken and nothing failed", r)
 	}
 	s.await("the event", func() bool { return s.saw(event.LayerOpen, "file-git", "node_modules/c") })
+}
+
+// What the person had where the search does not reach stays, whatever came beside it, or in the folders above.
+func TestSweepLeavesOldWorktreesOutOfReachAlone(t *testing.T) {
+	for _, in := range []string{"node_modules", "1/2/3/4/5/6/7/8"} {
+		s := start(t, `mkdir -p `+in+` && git init -q r && cd r && mkdir .hk && echo one > .hk/lib && echo '#!/bin/sh' > .hk/pre-commit && chmod 755 .hk/pre-commit && git add . && git commit -q -m x && git config core.hooksPath .hk && git config alias.st status &&
+git worktree add -q ../`+in+`/wt -b side && cd .. && rm -rf r/.git/worktrees/*/gitdir && echo two > `+in+`/wt/.hk/lib && mv r `+in+`/r && ln -s r `+in+`/link && mkdir `+in+`/linked && echo "gitdir: ../link/.git" > `+in+`/linked/.git &&
+echo "gitdir: ../r/.git/worktrees/wt" > `+in+`/wt/.git && echo "gitdir: ../nowhere" > `+in+`/linked/x && sleep 0.1`, "")
+		s.sh(`echo x > new; echo x > ` + in + `/new; mkdir ` + in + `/other; mkdir other`)
+		if r := s.sweep(); r.A != 0 || r.C != 0 {
+			t.Errorf("%s: got %+v, want nothing taken", in, r)
+		}
+		s.await("word of the link", func() bool { return s.saw(event.LayerOpen, "file-git", in+"/linked/.git") })
+		if got := s.sh(`git -C ` + in + `/wt config alias.st; git -C ` + in + `/linked config alias.st; cat ` + in + `/wt/.hk/lib`); got != "status\nstatus\ntwo" {
+			t.Errorf("%s: got %q", in, got)
+		}
+	}
 }
 
 func TestSweepTellsOfEveryRepositoryThatItChanged(t *testing.T) {

@@ -133,6 +133,29 @@ func TestSideDoor_FileLink_SweepTakesLinksDeepInAGitDirectory(t *testing.T) {
 	}
 }
 
+// A link that one session makes elsewhere comes to a git directory with its folder, which is renamed in the next.
+func TestSideDoor_FileLink_LinkInARenamedFolderIsTaken(t *testing.T) {
+	const first, second = `mkdir p; ln -s "$PWD/../target" p/HEAD`, `mv .git/logs .git/l; mv p .git/logs`
+	const commit = `git commit -q --allow-empty -m "what the agent chose"`
+	written := func(s *session) bool { _, err := os.Stat(filepath.Join(s.root, "../target")); return err == nil }
+	s := prepared(t, `git init -q . && git commit -q --allow-empty -m x`, "")
+	if s.sh(first + "; " + second + "; touch ../target; " + commit + "; test -s ../target"); !written(s) {
+		t.Error("this git does not write there")
+	}
+	s = start(t, `git init -q . && git commit -q --allow-empty -m x && mkdir .git/objects/d && ln -s ../pack .git/objects/d/mine && sleep 0.1`, "")
+	s.sh(first)
+	s.sweep()
+	s.next()
+	s.sh(second + `; mkdir .git/objects/d/new`)
+	s.sweep()
+	if !s.gone(".git/logs/HEAD") || s.gone(".git/objects/d/mine") {
+		t.Error("want the link in the renamed folder gone, and the user's own kept")
+	}
+	if s.sh(commit); written(s) {
+		t.Error("git wrote through the link")
+	}
+}
+
 func TestWatchReportsNewRepositories(t *testing.T) {
 	s := start(t, `mkdir old && git init -q old/repo && sleep 0.1`, "")
 	s.sh(`git init -q .`)

@@ -53,7 +53,7 @@ func discoverUntil(root *os.File, opts Options, deadline time.Time) (*Set, error
 	}
 	defer runtime.KeepAlive(root)
 	b := &builder{opts: opts, entries: map[string]Entry{}, absent: map[string]bool{}, gitDirs: map[string]bool{},
-		tops: map[string]bool{}, included: map[string]bool{}, listed: map[Repo]bool{}, configs: configs{}, deadline: deadline}
+		tops: map[string]bool{}, included: map[string]bool{}, listed: map[Repo]bool{}, configs: configs{}, there: map[string]identity{}, deadline: deadline}
 	b.tree = tree{int(root.Fd()), func(dir string) { b.note("%+q could not be read by its owner: it was unlocked (u+rx)", dir) }}
 	if _, err := b.lstat(""); err != nil {
 		return nil, fmt.Errorf("protect: openat2 workspace: %w", err)
@@ -85,7 +85,7 @@ func discoverUntil(root *os.File, opts Options, deadline time.Time) (*Set, error
 	for _, dir := range slices.Sorted(maps.Keys(b.gitDirs)) {
 		gitDirs = append(gitDirs, GitDir{dir, !b.complete(dir)})
 	}
-	s := &Set{Repos: b.repos, GitDirs: gitDirs, Sockets: b.sockets, Hooks: b.hooks}
+	s := &Set{Repos: b.repos, GitDirs: gitDirs, Sockets: b.sockets, Hooks: b.hooks, folders: b.there}
 	s.Existing, s.Absent = collect(b.entries, b.absent)
 	s.Linked, s.Notes = b.secondNames(s.Existing), b.notes
 	return s, s.check()
@@ -168,6 +168,7 @@ func (b *builder) search(repositories bool) {
 		if b.late(l.dir) || !repositories {
 			return
 		}
+		b.remember(l)
 		if l.dir == "" && l.more {
 			b.refuse("the workspace holds more than %d folders at its top: repositories in the rest could not be protected; remove some", maxPerDir)
 		}

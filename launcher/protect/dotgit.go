@@ -4,6 +4,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/manifest"
 	"golang.org/x/sys/unix"
 )
@@ -24,13 +25,18 @@ func (w *Watcher) common(dir string, moved bool) {
 	case moved || w.isNew(st):
 		w.takeFrom(rel, "a new git directory takes its configuration from outside the workspace, or from what is no git directory: what names it was moved to the quarantine")
 	default:
-		w.takeLinkTo(rel, "")
+		w.olderWay(rel, "")
 	}
 }
 
-// takeLinkTo takes a new link on the way that an older file of git's describes. A link of the user's is followed no further.
-func (w *Watcher) takeLinkTo(rel, prefix string) {
+const byLink = "a .git or commondir led by a link to where git goes, and it or the link came there in the session: it was moved to the quarantine"
+
+// olderWay looks at where an older file of git's leads that describes no plain way: by a link, or out of the workspace. A new link on
+// it is taken. Where the file, or the link, came to its place in the session, it may mean something else than before and is taken itself.
+// What is all of it older is the user's; it is told, since nothing here looks behind the link.
+func (w *Watcher) olderWay(rel, prefix string) {
 	name, err := w.readlink(rel)
+	isLink := err == nil
 	if text, rerr := w.readFile(rel, 64<<10); rerr == nil {
 		name, err = strings.TrimPrefix(strings.TrimRight(string(text), "\r\n"), prefix), nil
 	}
@@ -38,29 +44,44 @@ func (w *Watcher) takeLinkTo(rel, prefix string) {
 		return
 	}
 	at, abs := strings.CutPrefix(name, strings.TrimSuffix(w.cfg.Root, "/")+"/")
-	on := parent(rel)
-	if abs {
+	on, moved := parent(rel), w.newWay("", rel)
+	switch {
+	case abs:
 		on = ""
-	} else if path.IsAbs(name) {
+	case path.IsAbs(name):
+		return // wherever it lies, it leads where it did
+	case isLink && moved:
+		w.takeFrom(rel, byLink)
 		return
 	}
 	for part := range strings.SplitSeq(at, "/") {
 		switch on = path.Join(on, part); {
-		case on == "." || on == ".." || strings.HasPrefix(on, "../"):
+		case on == ".." || strings.HasPrefix(on, "../"):
+			if moved {
+				w.takeFrom(rel, "a .git or commondir that was moved in the session leads out of the workspace: it was moved to the quarantine")
+			}
 			return
-		case part == "..":
+		case on == "." || part == "..":
 			continue
 		}
 		st, err := w.lstat(on)
 		if err != nil {
 			return
 		}
-		if kindOf(st.Mode) == Link {
-			if w.isNew(st) {
-				w.takeFrom(on, "a new link stood where git goes to a git directory: it was moved to the quarantine")
-			}
-			return
+		if kindOf(st.Mode) != Link {
+			continue
 		}
+		switch {
+		case w.isNew(st):
+			w.takeFrom(on, "a new link stood where git goes to a git directory: it was moved to the quarantine")
+		case moved || w.newWay("", on):
+			w.takeFrom(rel, byLink)
+		default:
+			w.report(event.Event{Type: event.LayerOpen, Door: doorGit, Layer: Layer, Target: w.target(rel),
+				Detail: "a .git or commondir that is older than the session leads by a link: what lies behind that was not looked at",
+				Hint:   &event.Hint{Person: "look where it leads before you use git there"}}, "older way "+rel)
+		}
+		return
 	}
 }
 
@@ -116,10 +137,11 @@ func (w *Watcher) newDotGit(l listing) {
 			if fresh {
 				w.takeFrom(rel, "a new .git leads out of the workspace, or to no folder, or by a link: it was moved to the quarantine")
 			} else {
-				w.takeLinkTo(rel, "gitdir: ")
+				w.olderWay(rel, "gitdir: ")
 			}
 			return
 		}
+		fresh = fresh || w.newWay("", rel) || w.newGitDir(dir)
 		if !w.namesGitDir(dir) {
 			if fresh {
 				w.takeFrom(rel, "a new .git leads to a folder that is no git directory: it was moved to the quarantine")
@@ -132,6 +154,7 @@ func (w *Watcher) newDotGit(l listing) {
 	w.own(path.Join(l.dir, ".gitmodules"), fresh)
 	// A relative core.hooksPath of the user's own means a folder of this worktree, too.
 	if shared, ok := w.named(path.Join(dir, "commondir"), ""); ok {
+		fresh = fresh || w.newGitDir(shared) || !w.gitDirs[dir] && w.newWay("", path.Join(dir, "commondir"))
 		dir = shared
 	}
 	for _, hooks := range w.hookFolders(dir) {
@@ -139,16 +162,19 @@ func (w *Watcher) newDotGit(l listing) {
 		if folder == "." || folder == ".." || strings.HasPrefix(folder, "../") {
 			continue
 		}
-		if on := w.linkOn(folder); on != "" {
+		if on := w.linkOn(l.dir, folder, fresh); on != "" {
 			w.takeFrom(on, "a new worktree had a link where git would look for hooks: it was moved to the quarantine")
 			continue
 		}
 		if path.Base(hooks) == "_" && path.Dir(hooks) != "." { // husky 9: what lies there runs the scripts beside it
 			hooks, folder = path.Dir(hooks), parent(folder)
 		}
-		w.compareHooks(dir, hooks, folder, fresh, hooksDepth)
+		w.compareHooks(dir, hooks, folder, fresh || w.newWay(l.dir, folder), hooksDepth)
 	}
 }
+
+// newGitDir says whether a git directory came to its place in the session. In every view those that were known cannot be renamed.
+func (w *Watcher) newGitDir(dir string) bool { return !w.gitDirs[dir] && w.newWay("", dir) }
 
 // hookFolders are the relative core.hooksPath that hold for a worktree of a git directory. One that was not known at the start says
 // its own: of a new one nothing is left by now, and one that the search did not reach is the user's.
@@ -169,14 +195,14 @@ func (w *Watcher) hookFolders(dir string) []string {
 	return list
 }
 
-// linkOn is the first link on the way to rel, "" if there is none that is new.
-func (w *Watcher) linkOn(rel string) string {
+// linkOn is the first link on the way to rel in the worktree at top, "" if there is none that is new, or counts as new (moved).
+func (w *Watcher) linkOn(top, rel string, moved bool) string {
 	parts := strings.Split(rel, "/")
 	for i := 1; i < len(parts); i++ {
 		on := strings.Join(parts[:i], "/")
 		if st, err := w.lstat(on); err != nil {
 			return ""
-		} else if kindOf(st.Mode) == Link && w.isNew(st) {
+		} else if kindOf(st.Mode) == Link && (moved || w.newWay(top, on)) {
 			return on
 		}
 	}

@@ -28,8 +28,9 @@ type builder struct {
 	included map[string]bool // configuration files already read, and where hooks run
 	configs  configs
 	deadline time.Time
-	hooks    []string // relative core.hooksPath
-	own      []string // of the repository that is being protected: its directory and its top
+	hooks    []string            // relative core.hooksPath
+	there    map[string]identity // folders that the search met
+	own      []string            // of the repository that is being protected: its directory and its top
 }
 
 func (b *builder) note(format string, args ...any) {

@@ -78,6 +78,8 @@ type Set struct {
 	Hooks    []string
 	Linked   []Linked
 	Notes    []string
+
+	folders map[string]identity // those that the search met; not encoded, as only the session's first watcher needs them
 }
 
 // Names are bytes, not text: base64 (JSON of []byte) carries them whole.

@@ -128,8 +128,8 @@ func (w *Watcher) sweepDir(l listing) {
 				w.stripSetID(rel)
 			}
 		case unix.DT_LNK:
-			if w.inGitDir(dir) {
-				w.takeLink(rel)
+			if gitDir, ok := w.gitDirOf(dir); ok {
+				w.takeLink(gitDir, rel)
 			}
 		case unix.DT_FIFO, unix.DT_SOCK, unix.DT_CHR, unix.DT_BLK:
 			var st unix.Stat_t
@@ -155,13 +155,11 @@ func (w *Watcher) newRepo(l listing) {
 	}
 }
 
-func (w *Watcher) inGitDir(dir string) bool {
-	for ; dir != ""; dir = parent(dir) {
-		if w.gitDirs[dir] {
-			return true
-		}
+// gitDirOf is the nearest known git directory in which dir lies.
+func (w *Watcher) gitDirOf(dir string) (gitDir string, ok bool) {
+	for ; dir != "" && !w.gitDirs[dir]; dir = parent(dir) {
 	}
-	return w.gitDirs[""]
+	return dir, w.gitDirs[dir]
 }
 
 // stripSetID removes set-id bits from a file made or changed in the session. On disk it belongs to the user, so that a

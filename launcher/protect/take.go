@@ -128,9 +128,15 @@ func Door(rel string) string {
 // takeLink takes rel away if it is a symbolic link. Git writes COMMIT_EDITMSG, MERGE_MSG, logs/* and more through a link
 // with bytes the agent chose, so that a link there makes the user's next commit overwrite a file of the user's home.
 // Git makes no link in a git directory itself; one that Discover met is pinned and in existing or older than the session.
-func (w *Watcher) takeLink(rel string) {
+//
+// An older link came there with a renamed folder, but not where git only writes names that nobody knows before, and users have links.
+func (w *Watcher) takeLink(gitDir, rel string) {
 	st, err := w.lstat(rel)
-	if err == nil && kindOf(st.Mode) == Link && w.isNew(st) {
+	if err != nil || kindOf(st.Mode) != Link {
+		return
+	}
+	below := first(strings.TrimPrefix(rel[len(gitDir):], "/"))
+	if w.isNew(st) || below != "objects" && below != "lfs" && below != "annex" && w.newWay(gitDir, rel) {
 		w.take(rel, doorLink)
 	}
 }
@@ -144,7 +150,7 @@ func (w *Watcher) links(dir string) {
 	defer unix.Close(fd)
 	list, more, _ := readDirOf(fd, maxPerDir, unix.DT_LNK)
 	for _, e := range list {
-		w.takeLink(path.Join(dir, e.name))
+		w.takeLink(dir, path.Join(dir, e.name))
 	}
 	if more {
 		w.cut(doorLink, dir, fmt.Sprintf("a git directory holds more than %d links: those in the rest are not known", maxPerDir))

@@ -95,6 +95,7 @@ type Watcher struct {
 	tops     map[string]bool     // top directories of the repositories that were there at the start
 	followed map[string]bool     // git directories that a file of git's led to
 	repos    map[string]bool     // top directories of known repositories
+	folders  map[string]identity // those at the start; nil in a later watcher of the session, which goes by ctime alone
 	linked   []Linked            // protected files that had another name at the start
 	known    []Repo              // those that were there at the start
 	shares   map[string][]string // by git directory, the tops of its worktrees among them
@@ -118,7 +119,7 @@ func NewWatcher(root, quarantineDir, control *os.File, cfg Config, set *Set, emi
 		held:   [2]*os.File{root, quarantineDir},
 		absent: map[string]bool{}, above: map[string]bool{"": true}, existing: map[string]int{}, gitDirs: map[string]bool{},
 		whole: map[string]bool{}, like: map[string]bool{}, hooks: set.Hooks, tops: map[string]bool{}, followed: map[string]bool{}, repos: map[string]bool{}, linked: set.Linked,
-		known: set.Repos, shares: map[string][]string{}, configs: configs{}, times: map[string]uint64{}, hinted: map[string]time.Time{}}
+		folders: set.folders, known: set.Repos, shares: map[string][]string{}, configs: configs{}, times: map[string]uint64{}, hinted: map[string]time.Time{}}
 	var st unix.Stat_t
 	if cfg.Mode == 0 && unix.Fstat(w.root, &st) == nil {
 		w.cfg.Mode = st.Mode
@@ -284,7 +285,7 @@ func (w *Watcher) look(dir, name string, mask uint32) {
 		w.enter(rel)
 	}
 	if w.gitDirs[dir] {
-		w.takeLink(rel)
+		w.takeLink(dir, rel)
 	}
 	if name == ".git" {
 		w.repository(dir, rel)

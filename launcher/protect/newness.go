@@ -1,0 +1,50 @@
+package protect
+
+import (
+	"path"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxFolders bounds the folders that are remembered of the start.
+const maxFolders = 1 << 16
+
+// identity is what a rename does not change.
+type identity struct{ dev, ino uint64 }
+
+// remember notes which folders a listing has: what stands in their place at the end is another one, or the same.
+func (b *builder) remember(l listing) {
+	for _, e := range l.list {
+		var st unix.Stat_t
+		if len(b.there) < maxFolders && e.typ == unix.DT_DIR && unix.Fstatat(l.fd, e.name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			b.there[path.Join(l.dir, e.name)] = identity{st.Dev, st.Ino}
+		}
+	}
+}
+
+// newWay says whether what lies at rel came there in the session: by its own ctime, or because a folder on the way from from was made,
+// or renamed. A rename changes the ctime of the folder that is renamed and of those that it leaves and comes to, and of nothing
+// below it. A folder whose ctime alone is new has new names in it, and is where it was; so is one that has the inode of the start.
+func (w *Watcher) newWay(from, rel string) bool {
+	if from != "" && !strings.HasPrefix(rel, from+"/") {
+		from = ""
+	}
+	above, err := w.lstat(from)
+	newAbove := err != nil || w.isNew(above)
+	at := from
+	for part := range strings.SplitSeq(strings.TrimPrefix(rel[len(from):], "/"), "/") {
+		at = path.Join(at, part)
+		st, err := w.lstat(at)
+		if err != nil {
+			return false // nothing is there; another error is told by who looks
+		}
+		was, known := w.folders[at]
+		isNew := w.isNew(st)
+		if isNew && kindOf(st.Mode) != Dir || isNew && newAbove && !(known && was == identity{st.Dev, st.Ino}) {
+			return true
+		}
+		newAbove = isNew
+	}
+	return false
+}
