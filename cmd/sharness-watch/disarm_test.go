@@ -344,6 +344,32 @@ for i in range(8): os.mkdir("e" * 250); os.chdir("e" * 250)'`)
 	s.next()
 }
 
+// atTheEnd makes sub, whose git directory has a path that fits, and whose configuration has one that does not.
+const atTheEnd = `python3 -c '
+import os
+os.mkdir("sub"); top = os.getcwd() + "/sub/.git"; os.chdir("sub"); n = "d" * 250
+for i in range(16): os.mkdir(n); os.chdir(n)
+g = "g" * (4088 - 3 - 16 * 251 - 1)
+os.mkdir(g); os.mkdir(g + "/objects"); os.mkdir(g + "/refs"); open(g + "/HEAD", "w").write("ref: refs/heads/main\n"); open(g + "/config", "w").write("[core]\n\trepositoryformatversion = 0\n")
+open(top, "w").write("gitdir: " + (n + "/") * 16 + g + "\n")'; `
+
+// No session chooses that the next one fails.
+func TestSideDoor_FileGit_GitDirectoryWithoutRoomForItsNamesIsTaken(t *testing.T) {
+	s := start(t, `git init -q .`, "")
+	s.sh(atTheEnd)
+	if r := s.sweep(); r.A != 1 || r.C != 0 || !s.gone("sub/.git") {
+		t.Errorf("got %+v, want the .git taken", r)
+	}
+	s.next()
+}
+
+func TestDiscoverSaysThatAGitDirectoryHasNoRoomForItsNames(t *testing.T) {
+	s := start(t, `git init -q .; `+atTheEnd+`git init -q other-repository && printf '[core]\n\thooksPath = '"$(printf 'h/%.0s' $(seq 2045))"'\n' > other-repository/.git/config`, "")
+	if notes := strings.Join(s.set.Notes, "\n"); !strings.Contains(notes, "4079 bytes") || !strings.Contains(notes, "4095 bytes") {
+		t.Errorf("notes: %s", notes)
+	}
+}
+
 // The file .jj/repo of a workspace of Jujutsu's is the path of its repository.
 func TestSideDoor_FileConfig_PathInPlaceOfAFolderIsTaken(t *testing.T) {
 	s := start(t, `true`, "")

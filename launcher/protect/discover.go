@@ -88,7 +88,10 @@ func discoverUntil(root *os.File, opts Options, deadline time.Time) (*Set, error
 	s := &Set{Repos: b.repos, GitDirs: gitDirs, Sockets: b.sockets, Hooks: b.hooks, folders: b.there}
 	s.Existing, s.Absent = collect(b.entries, b.absent)
 	s.Linked, s.Notes = b.secondNames(s.Existing), b.notes
-	return s, s.check()
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	return s, s.fits()
 }
 
 // mountPoints makes the places of mounts read-only: what a session put there would be found when the mount has gone.

@@ -108,7 +108,7 @@ func (w *Watcher) named(rel, prefix string) (dir string, ok bool) {
 	if dir = path.Clean(strings.TrimLeft(below, "/")); dir == "." {
 		dir = ""
 	}
-	return dir, dir == "" || checkRel(dir) == nil // too long, the next session could not start
+	return dir, len(dir) <= maxGitDir // in a longer one the next session could not protect what git obeys
 }
 
 // namesGitDir says whether git takes dir for the git directory that a .git file names (is_git_directory in its setup.c). Any other

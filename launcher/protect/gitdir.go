@@ -11,6 +11,9 @@ import (
 // maxConfigs bounds how many configuration files are read, each once for a worktree that it holds for.
 const maxConfigs = 2 * MaxEntries
 
+// maxGitDir is the longest path of a git directory: what is protected in it is longer, and is no longer than paths are.
+const maxGitDir = maxLookup - len("/config.worktree")
+
 // maxPerDir bounds how many folders, or links, of one directory are looked at.
 const maxPerDir = 20000
 
@@ -54,6 +57,10 @@ func parent(rel string) string {
 // shared: it is another's commondir. Git reads no commondir of such a one.
 func (b *builder) gitDir(dir, top string, shared bool) {
 	if b.tops[dir+"\x00"+top] || b.late(dir) {
+		return
+	}
+	if len(dir) > maxGitDir {
+		b.note("%+.200q... is a git directory with a path of more than %d bytes: not protected", dir, maxGitDir)
 		return
 	}
 	if len(b.entries) > MaxEntries { // Set.check says it better

@@ -111,6 +111,27 @@ func TestDiscoverRefusesWhatItCannotDecide(t *testing.T) {
 	}
 }
 
+// Within every bound of number the names alone can be too long.
+func TestDiscoverRefusesPathsThatAreTooLongAndNamesTheirFolder(t *testing.T) {
+	inMemory(t)
+	root := workspace(t, `python3 -c '
+import os
+for i in range(5): os.mkdir("d" * 250); os.chdir("d" * 250)
+for i in range(600): os.makedirs("%03d" % i + "e" * 240 + "/.git/objects")'; git init -q other`)
+	fd, err := os.Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer fd.Close()
+	if _, err := Discover(fd, Options{Root: root}); err == nil || !strings.Contains(err.Error(), "the bound is 8; ") || !strings.Contains(err.Error(), ` lie in "./dddd`) ||
+		!strings.Contains(err.Error(), "smaller workspace") || len(err.Error()) > 600 {
+		t.Errorf("got %v", err)
+	}
+	if dir, n := mostIn([]string{"a/b/1", "a/b/2", "a/b/3/x", "a/c", "d"}); dir != "a/b" || n != 3 {
+		t.Errorf("got %q, %d", dir, n)
+	}
+}
+
 func TestDiscoverForgetsWhatThePersonRemoved(t *testing.T) {
 	root := workspace(t, guarded)
 	before := discover(t, Options{Root: root})

@@ -64,7 +64,7 @@ func (b *builder) late(at string) bool {
 }
 
 func (b *builder) pin(rel string, kind Kind) {
-	if _, ok := b.entries[rel]; !ok && rel != "" {
+	if _, ok := b.entries[rel]; !ok && rel != "" && len(rel) <= maxLookup {
 		b.entries[rel] = Entry{rel, Pin, kind}
 	}
 }
@@ -89,6 +89,15 @@ const (
 // Every directory and every link it passes is pinned: renaming or replacing one would make the same name mean another
 // file. rel is the resolved path; for missing, the first name that does not exist and what would follow it.
 func (b *builder) follow(dir, name string) (rel string, kind Kind, where whereabouts) {
+	rel, kind, where = b.followAll(dir, name)
+	if where != outside && len(rel) > maxLookup {
+		b.note("%+.200q... leads to a path of more than %d bytes: not protected", dir, maxLookup)
+		return "", "", outside
+	}
+	return rel, kind, where
+}
+
+func (b *builder) followAll(dir, name string) (rel string, kind Kind, where whereabouts) {
 	if name == "" || strings.Contains(name, "\x00") || len(name) > 4095 || b.late(dir) {
 		return "", "", outside
 	}
@@ -168,11 +177,7 @@ func (b *builder) follow(dir, name string) (rel string, kind Kind, where whereab
 			return at, k, exists
 		}
 	}
-	if rel = path.Join(cur...); len(rel) > maxLookup {
-		b.note("%+q leads to a path of more than %d bytes: not protected", dir, maxLookup)
-		return "", "", outside
-	}
-	return rel, Dir, exists
+	return path.Join(cur...), Dir, exists
 }
 
 // below turns an absolute path into one below the workspace. A path that reaches it by another name (a link outside) is

@@ -187,6 +187,48 @@ func Decode(r io.Reader) (*Set, error) {
 	return s, s.check()
 }
 
+// fits says whether Decode would read the set, and where most of it lies if it is too long for that.
+func (s *Set) fits() error {
+	var n counter
+	if err := s.Encode(&n); err != nil || n <= MaxSetBytes {
+		return err
+	}
+	rels := slices.Clone(s.Absent)
+	for _, e := range s.Existing {
+		rels = append(rels, e.Rel)
+	}
+	dir, below := mostIn(rels)
+	return fmt.Errorf("protect: the paths that must be protected take %d MiB, and the bound is %d; %d of the %d lie in %+.300q: "+
+		"start in a smaller workspace, shorten that path, or move the folder out of the workspace", n>>20, MaxSetBytes>>20, below, len(rels), "./"+dir)
+}
+
+type counter int64
+
+func (c *counter) Write(b []byte) (int, error) {
+	*c += counter(len(b))
+	return len(b), nil
+}
+
+// mostIn is the deepest folder that holds more than half of what the folder above it holds, and how much that is.
+func mostIn(rels []string) (dir string, n int) {
+	for {
+		in := map[string][]string{}
+		most := ""
+		for _, rel := range rels {
+			if name, _, is := strings.Cut(strings.TrimPrefix(rel[len(dir):], "/"), "/"); is {
+				in[name] = append(in[name], rel)
+				if len(in[name]) > len(in[most]) {
+					most = name
+				}
+			}
+		}
+		if 2*len(in[most]) <= len(rels) {
+			return dir, len(rels)
+		}
+		dir, rels = path.Join(dir, most), in[most]
+	}
+}
+
 func (s *Set) check() error {
 	if len(s.Existing) > MaxEntries || len(s.Absent) > MaxAbsent || len(s.Repos) > MaxRepos || len(s.Notes) > MaxNotes {
 		return fmt.Errorf("protected paths: %d to mount, %d absent, %d repositories: more than the bounds %d, %d, %d; "+
