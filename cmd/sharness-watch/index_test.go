@@ -88,7 +88,7 @@ git clone -q --depth 1 file://$PWD/one shallow
 (mk split4; git update-index --index-version 4; git update-index --split-index; echo 9 >f1; echo > z; git add f1 z; git rm -q --cached d/f2)
 (mk v4; git update-index --index-version 4)
 (mk sparse; git sparse-checkout set --cone --sparse-index d/e)
-(mk sha --object-format=sha256; echo n > new; git add -N new)
+(mk sha --object-format=sha256; echo n > new; git add -N new; git worktree add -q ../shawt -b o)
 (mk conflict; git checkout -q -b o; echo o >f1; git commit -qam o; git checkout -q main; echo m >f1; git commit -qam m; git merge o || true)
 (mk untracked; git update-index --force-untracked-cache; git status; git update-index --fsmonitor; git status)
 (mk removed; git rm -qr --cached .)

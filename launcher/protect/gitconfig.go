@@ -25,6 +25,7 @@ type configs map[configKey]configPaths
 
 type configKey struct {
 	dev, ino uint64
+	size     int64
 	ctime    unix.Timespec
 }
 
@@ -34,7 +35,7 @@ func (c configs) read(t tree, rel string) (configPaths, error) {
 	if err != nil {
 		return configPaths{}, err
 	}
-	key := configKey{st.Dev, st.Ino, st.Ctim}
+	key := configKey{st.Dev, st.Ino, st.Size, st.Ctim}
 	if paths, ok := c[key]; ok {
 		return paths, nil
 	}
