@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Program is where the program of this process is mapped and cannot be written, and the code of its libraries. It is read
-// before a process gives up its view of /proc.
+// Program is where the program of this process is mapped and cannot be written, and the code of its libraries, as far as it
+// all is in the file: what the loader writes and then makes read-only (RELRO) would be gone. It is read before a process
+// gives up its view of /proc.
 type Program []struct{ from, to uintptr }
 
 // Mapped reads the mappings of this process's program. Nothing can be said without /proc: then there is nothing to give back.
@@ -23,20 +24,31 @@ func Mapped() Program {
 	if err != nil {
 		return nil
 	}
-	data, err := os.ReadFile("/proc/self/maps")
+	data, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
 		return nil
 	}
-	var p Program
+	return parse(data, self)
+}
+
+// parse reads smaps (proc(5)): a line for each mapping, and then what is known of it.
+func parse(data []byte, self string) (p Program) {
+	var m struct{ from, to uintptr }
+	candidate := false
 	for line := range bytes.Lines(data) {
 		var from, to, offset uintptr
 		var perms, dev, path string
 		var inode uint64
-		// proc(5): what is written to is this process's own and not in the file. Of a library so is what the loader wrote and then
-		// made read-only.
 		n, _ := fmt.Sscanf(string(line), "%x-%x %s %x %s %d %s", &from, &to, &perms, &offset, &dev, &inode, &path)
-		if n == 7 && inode > 0 && (path == self && strings.HasPrefix(perms, "r-") || perms == "r-xp") && perms[3] == 'p' {
-			p = append(p, struct{ from, to uintptr }{from, to})
+		switch {
+		case n >= 6:
+			m.from, m.to = from, to
+			candidate = n == 7 && inode > 0 && (path == self && strings.HasPrefix(perms, "r-") || perms == "r-xp") && perms[3] == 'p'
+		case candidate && bytes.HasPrefix(line, []byte("Anonymous:")): // pages that are this process's own, and not the file's
+			if f := bytes.Fields(line); len(f) == 3 && string(f[1]) == "0" {
+				p = append(p, m)
+			}
+			candidate = false
 		}
 	}
 	return p

@@ -2,6 +2,7 @@ package lean
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -53,5 +54,34 @@ func TestWhatIsGivenBackIsNotResidentAndCanBeHadAgain(t *testing.T) {
 	}
 	if file >= before {
 		t.Errorf("%d kB of the program are resident, as before", file)
+	}
+}
+
+// What the loader wrote is in no file: of the program, here, the page that it made read-only.
+func TestWhatTheLoaderWroteIsKept(t *testing.T) {
+	const smaps = `00400000-00402000 r--p 00000000 fe:00 1425505                            /opt/p
+Size:                  8 kB
+Anonymous:             0 kB
+00402000-0098a000 r-xp 00002000 fe:00 1425505                            /opt/p
+Anonymous:             0 kB
+00f7c000-00f7d000 r--p 00b7b000 fe:00 1425505                            /opt/p
+Anonymous:             4 kB
+00f7d000-00fb5000 rw-p 00b7c000 fe:00 1425505                            /opt/p
+Anonymous:            80 kB
+00fb5000-02fed000 rw-p 00000000 00:00 0 
+Anonymous:             0 kB
+7f18a92ef000-7f18a9315000 r--p 00000000 fe:00 1335                       /lib/libc.so.6
+Anonymous:             0 kB
+7f18a9315000-7f18a946a000 r-xp 00026000 fe:00 1335                       /lib/libc.so.6
+Anonymous:             0 kB
+7f18a9500000-7f18a9502000 r-xp 00000000 00:00 0                          [vdso]
+Anonymous:             0 kB
+7f18a9502000-7f18a9504000 r-xp 00000000 fe:00 1336                       /lib/patched.so
+Anonymous:             4 kB
+`
+	got := parse([]byte(smaps), "/opt/p")
+	want := Program{{0x400000, 0x402000}, {0x402000, 0x98a000}, {0x7f18a9315000, 0x7f18a946a000}}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %x, want %x", got, want)
 	}
 }
