@@ -59,6 +59,14 @@ func newRun(t *testing.T, agent string, script fakellm.Script, files map[string]
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(base) })
+	// What manifest new takes out of an agent's program lies below the manifest's name, which is the agent's by default.
+	unpacked := filepath.Join("/var/lib/sharness/lib", agent)
+	if _, err := os.Lstat(unpacked); errors.Is(err, os.ErrNotExist) {
+		t.Cleanup(func() {
+			os.RemoveAll(unpacked)
+			_ = os.Remove(filepath.Dir(unpacked)) // stays where there is more
+		})
+	}
 	if err := os.Chmod(base, 0o755); err != nil {
 		t.Fatal(err)
 	}
