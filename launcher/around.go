@@ -34,11 +34,11 @@ func (s *Session) around() (list []protect.Around, err error) {
 			switch {
 			case errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission):
 			case err != nil:
-				return refusef("%w: it is the configuration of the repository that the workspace belongs to, and what it names there could not be protected", err)
+				return refusef("%w: it is the configuration of the repository that the workspace belongs to, and what it names there could not be protected; make it one, or start in a clone of its own", err)
 			default:
 				dir, err := filepath.EvalSymlinks(filepath.Dir(path))
 				if err != nil {
-					return refusef("%w: it is the folder of the configuration of the repository that the workspace belongs to", err)
+					return refusef("%w: it is the folder of the configuration of the repository that the workspace belongs to; look at it with git -C WORKSPACE config --list, or start in a clone of its own", err)
 				}
 				list = append(list, protect.Around{Dir: dir, Top: top, Text: text})
 			}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sharness/sharness/event"
 	"github.com/sharness/sharness/event/sink"
+	"github.com/sharness/sharness/launcher/pin"
 )
 
 // closeSinks lets go of the sinks on our side.
@@ -95,7 +96,7 @@ func (r *run) whereToRead(typ event.Type) string {
 		case o.Spec == DefaultSink(r.s.Manifest.Name):
 			return fmt.Sprintf("sudo sharness events --type %s %s", typ, r.s.ID)
 		case o.Spec.Kind == sink.File:
-			return fmt.Sprintf("sharness events --type %s %s", typ, o.Spec.Path)
+			return fmt.Sprintf("sharness events --type %s %s", typ, pin.Quote(o.Spec.Path))
 		}
 	}
 	return fmt.Sprintf("the events of type %s above, or where --events sent them", typ)

@@ -9,6 +9,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// User is the person whose files an agent works on: the caller behind sudo, or the owner of the workspace.
+type User struct {
+	UID, GID int
+	Groups   []int // supplementary, without GID
+	Name     string
+	Home     string
+}
+
 // callerUser is the caller behind sudo, if there is one.
 func callerUser() (User, bool, error) {
 	v := os.Getenv("SUDO_UID")

@@ -14,14 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// User is the person whose files an agent works on: the caller behind sudo, or the owner of the workspace.
-type User struct {
-	UID, GID int
-	Groups   []int // supplementary, without GID
-	Name     string
-	Home     string
-}
-
 // ids are a user's and a group's.
 type ids struct{ uid, gid int }
 
