@@ -111,6 +111,33 @@ func TestJobsAreBounded(t *testing.T) {
 	}
 }
 
+// Whoever sees a job's end may start the next, also while the one that started it has not read its number yet.
+func TestPlaceOfAnEndedJobIsFree(t *testing.T) {
+	s := start(t, Config{Jobs: 1, MaxCommands: 1}, inProcess)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	fd := int(w.Fd())
+	if err := unix.SetNonblock(fd, true); err != nil {
+		t.Fatal(err)
+	}
+	for err == nil { // no room for a number
+		_, err = unix.Write(fd, make([]byte, 4096))
+	}
+	slow := s.command("--background", "-c", "exit 3")
+	slow.Stdout = w
+	if err := slow.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "its end", func() bool { out, _, _ := s.output("--jobs"); return strings.Contains(out, "\texit 3\t") })
+	s.wantOutput("next\n", "-c", "echo next")
+	s.job("true")
+	r.Close()
+	slow.Wait()
+}
+
 func TestJobsAreRefusedWhereTheManifestHasNone(t *testing.T) {
 	s := start(t, Config{}, inProcess)
 	if out, errs, ws := s.output("--background", "-c", "true"); out != "" || ws.ExitStatus() != 2 || !strings.Contains(errs, "sandbox.background.keep") {

@@ -103,20 +103,25 @@ func (c *conn) command() (answer wire.Frame, err error) {
 	}
 	select {
 	case c.s.commands <- struct{}{}:
-		defer func() { <-c.s.commands }()
 	default:
 		return wire.Frame{}, &refusal{statusNotRun, fmt.Sprintf("the bash-server is busy: %d commands are running", c.s.cfg.MaxCommands)}
 	}
+	leave := sync.OnceFunc(func() { <-c.s.commands })
+	defer func() { leave() }()
 	if p.verb == verbBackground {
 		if err := c.s.roomForJob(); err != nil {
 			return wire.Frame{}, err
 		}
-		defer c.s.jobs.release()
+		leave = sync.OnceFunc(func() {
+			<-c.s.commands
+			c.s.jobs.release()
+		})
 	}
 	j, err := c.prepare(p)
 	if err != nil {
 		return wire.Frame{}, &refusal{statusNotRun, err.Error()}
 	}
+	j.leave = leave
 	defer func() {
 		if no := new(refusal); p.json && errors.As(err, &no) {
 			c.out, j.client[1] = j.client[1], nil

@@ -38,6 +38,7 @@ type job struct {
 	notes  []string // said of ours
 	begun  time.Time
 	over   chan struct{} // closed when the output limit is reached
+	leave  func()        // gives its place to another; again is nothing
 
 	job      *background   // nil: it ends with its client
 	stop     chan struct{} // of a job: closed when its end is asked for
@@ -339,6 +340,8 @@ func (j *job) finish(r wire.Record) (wire.Frame, error) {
 	j.closing(r, took, taken)
 	if j.job != nil {
 		j.job.took, j.job.how, j.job.limits = took, r, j.limits
+		// Whoever sees that it has ended may start the next at once.
+		j.leave()
 		j.c.s.jobs.ended(j.job)
 		<-j.answered // it may be faster than its client is told
 		return wire.Frame{}, errAnswered
