@@ -54,6 +54,12 @@ func forkCalls(calls *call, n uintptr, out *report, flags uintptr) (pid uintptr,
 	if errno != 0 || pid != 0 {
 		return pid, errno
 	}
+	// A call that the kernel answers with a fault (int 0x80 without 32-bit system calls) ends the child by it. The Go
+	// runtime's handler would run else, and may wait for a lock that another thread of the parent held at the fork.
+	var byDefault [4]uintptr // struct kernel_sigaction of SIG_DFL
+	for _, sig := range [...]uintptr{uintptr(unix.SIGSEGV), uintptr(unix.SIGBUS), uintptr(unix.SIGILL), uintptr(unix.SIGFPE), uintptr(unix.SIGTRAP)} {
+		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&byDefault)), 0, 8, 0, 0)
+	}
 	var prev uintptr
 	for i := uintptr(0); i < n; i++ {
 		c := (*call)(unsafe.Add(unsafe.Pointer(calls), i*unsafe.Sizeof(*calls)))
