@@ -133,7 +133,7 @@ func (b *box) order(op, id, flags, tasks int, fds []int) (stage.Message, int, er
 	defer b.mu.Unlock()
 	if err := b.send(m, fds); err != nil {
 		// One that could not begin has said why before it ended.
-		if errors.Is(err, unix.EPIPE) {
+		if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 			if last, _, rerr := receive(b.control); rerr == nil && last.Type == stage.MsgError {
 				err = fmt.Errorf("stage: %s", last.Text)
 			}

@@ -51,7 +51,7 @@ func (r Record) Send(f *os.File) error {
 func Receive(f *os.File) (Record, error) {
 	var b [recordBytes + 1]byte
 	n, _, err := unix.Recvfrom(int(f.Fd()), b[:], 0)
-	for err == unix.EINTR {
+	for err == unix.EINTR || err == unix.ECONNRESET { // reset says, once, that it had not read all of ours; what it said last still comes
 		n, _, err = unix.Recvfrom(int(f.Fd()), b[:], 0)
 	}
 	switch {

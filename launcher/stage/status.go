@@ -98,8 +98,8 @@ func Receive(fd int) (Message, int, error) {
 	oob := make([]byte, unix.CmsgSpace(4*4))
 	for {
 		n, oobn, flags, _, err := unix.Recvmsg(fd, buf, oob, unix.MSG_CMSG_CLOEXEC)
-		if errors.Is(err, unix.EINTR) {
-			continue
+		if errors.Is(err, unix.EINTR) || errors.Is(err, unix.ECONNRESET) {
+			continue // reset says, once, that it had not read all of ours; what it said last still comes
 		}
 		if err != nil {
 			return Message{}, -1, fmt.Errorf("status: receive: %w", err)

@@ -159,6 +159,29 @@ func TestReceiveSaysWhenTheOtherSideIsGone(t *testing.T) {
 	}
 }
 
+// A pid 1 that gives up with an order unread resets the socket. Why it gave up is told all the same.
+func TestLastWordsOfOneThatDidNotReadArrive(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := fds[0], fds[1]
+	defer unix.Close(ours)
+	send(t, ours, head(MsgSignal, 15, 7))
+	last := Message{Type: MsgError, Text: "mount: attach /usr: permission denied"}
+	err = Send(theirs, last, -1)
+	unix.Close(theirs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := Receive(ours); err != nil || got != last {
+		t.Errorf("want %+v, got %+v, %v", last, got, err)
+	}
+	if _, _, err := Receive(ours); !errors.Is(err, io.EOF) {
+		t.Errorf("want io.EOF after it, got %v", err)
+	}
+}
+
 func TestOrdersAreReadWholeAndWithoutDescriptors(t *testing.T) {
 	ours, theirs := pair(t)
 	send(t, theirs, head(MsgSignal, 15, 7))
