@@ -99,14 +99,20 @@ func (w *Watcher) disarmConfig(rel string, moved bool) {
 		w.notThere(rel, err, doorGit)
 		return
 	}
-	if !moved && !w.isNew(st) {
+	// Git reads no folder; it is one of the user's sources, or a submodule that is called so.
+	if !moved && !w.isNew(st) || kindOf(st.Mode) == Dir || w.pinnedAt(rel) != "" {
 		return
 	}
+	w.disarmWritten(rel, st)
+}
+
+// disarmWritten is disarmConfig of what a session wrote for sure.
+func (w *Watcher) disarmWritten(rel string, st unix.Stat_t) {
 	safe, found := minimalConfig, fmt.Sprintf("it is not a file of at most %d bytes that can be read", maxNewConfig)
 	if text, err := w.readFile(rel, maxNewConfig); err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
 		safe, found = safeConfig(string(text), func(value string) bool { return w.submoduleAt(parent(rel), value) })
 	}
-	if found == "" || !w.takeFrom(rel, fmt.Sprintf("the configuration of a new repository can start programs (%s): it was moved to the quarantine, and what is harmless written anew", event.Escape(found))) {
+	if found == "" || !w.takeAs(rel, doorGit, fmt.Sprintf("the configuration of a new repository can start programs (%s): it was moved to the quarantine, and what is harmless written anew", event.Escape(found))) {
 		return
 	}
 	if path.Base(rel) == "config" {
@@ -198,8 +204,20 @@ func (w *Watcher) takeFiles(rel string, f files) {
 	}
 }
 
-// takeFrom is take for what belongs to a repository of the session.
-func (w *Watcher) takeFrom(rel, detail string) bool { return w.takeAs(rel, doorGit, detail) }
+// takeFrom is take for what belongs to a repository of the session. The user's own that a session could not write is left as it
+// is: a new repository can name its folder, or come to be around it. With it stays what a session put beside it, which is told.
+func (w *Watcher) takeFrom(rel, detail string) bool {
+	switch at := w.pinnedAt(rel); {
+	case at == "":
+		return w.takeAs(rel, doorGit, detail)
+	case at != rel && strings.HasPrefix(at, rel+"/"):
+		w.failed++
+		w.report(event.Event{Type: event.LayerOpen, Door: doorGit, Layer: Layer, Target: w.target(rel),
+			Detail: fmt.Sprintf("a new repository obeys what lies here, and it was not taken away, since %s in it is your own", event.Escape(at)),
+			Hint:   &event.Hint{Person: "look at what lies around it before you use git there"}}, "holds pinned "+rel)
+	}
+	return false
+}
 
 func (w *Watcher) takeAs(rel, door, detail string) bool {
 	delete(w.existing, rel) // or what we do here would be told as done from outside

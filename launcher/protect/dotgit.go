@@ -150,6 +150,8 @@ func (w *Watcher) newDotGit(l listing) {
 		}
 		w.disarmNamed(dir)
 		w.own(rel, fresh)
+	} else if !w.gitDirs[dir] {
+		w.disarmNamed(dir) // first: what a new configuration says holds for nobody
 	}
 	w.own(path.Join(l.dir, ".gitmodules"), fresh)
 	// A relative core.hooksPath of the user's own means a folder of this worktree, too.

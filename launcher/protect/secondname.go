@@ -86,7 +86,7 @@ func (w *Watcher) writtenByAnotherName() {
 		}
 		name := path.Base(f.Rel)
 		if w.gitDirs[parent(f.Rel)] && (name == "config" || name == "config.worktree") {
-			w.disarmConfig(f.Rel, true)
+			w.disarmWritten(f.Rel, st)
 			w.own(f.Rel, true)
 			continue
 		}
@@ -105,7 +105,7 @@ func (w *Watcher) own(rel string, moved bool) {
 		err = w.replace(rel, text, st.Mode&0o777)
 	}
 	if err != nil {
-		w.takeFrom(rel, "a file of a new git directory has a second name, by which it could be written later: it was moved to the quarantine")
+		w.takeAs(rel, doorGit, "a file of a new git directory has a second name, by which it could be written later: it was moved to the quarantine")
 		return
 	}
 	w.taken++

@@ -69,6 +69,26 @@ func (w *Watcher) removeAnyhow(rel string) (label string, err error) {
 	return label, err
 }
 
+// pinnedAt is the entry that rel is or lies in, or that lies in rel, which was read-only in every view and is where it was, "" if
+// there is none: no session put it there, and it is the user's whatever came to be around it.
+func (w *Watcher) pinnedAt(rel string) string {
+	same := func(at string, was identity) bool {
+		st, err := w.lstat(at)
+		return err == nil && was == identity{st.Dev, st.Ino}
+	}
+	for at := rel; at != ""; at = parent(at) {
+		if was, ok := w.pinned[at]; ok && same(at, was) {
+			return at
+		}
+	}
+	for at, was := range w.pinned {
+		if strings.HasPrefix(at, rel+"/") && same(at, was) {
+			return at
+		}
+	}
+	return ""
+}
+
 // kept is where what has a label lies when the session has ended.
 func (w *Watcher) kept(label string) string { return path.Join(w.cfg.Quarantine, label) }
 

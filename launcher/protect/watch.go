@@ -97,6 +97,7 @@ type Watcher struct {
 	repos    map[string]bool     // top directories of known repositories
 	folders  map[string]identity // those at the start; nil in a later watcher of the session, which goes by ctime alone
 	linked   []Linked            // protected files that had another name at the start
+	pinned   map[string]identity // what was read-only in every view, as it was at the start
 	known    []Repo              // those that were there at the start
 	shares   map[string][]string // by git directory, the tops of its worktrees among them
 	compared int
@@ -118,7 +119,7 @@ func NewWatcher(root, quarantineDir, control *os.File, cfg Config, set *Set, emi
 	w := &Watcher{tree: tree{int(root.Fd()), func(string) {}}, cfg: cfg, q: quarantine{fd: int(quarantineDir.Fd())}, control: control, emit: emit,
 		held:   [2]*os.File{root, quarantineDir},
 		absent: map[string]bool{}, above: map[string]bool{"": true}, existing: map[string]int{}, gitDirs: map[string]bool{},
-		whole: map[string]bool{}, like: map[string]bool{}, hooks: set.Hooks, tops: map[string]bool{}, followed: map[string]bool{}, repos: map[string]bool{}, linked: set.Linked,
+		whole: map[string]bool{}, like: map[string]bool{}, hooks: set.Hooks, pinned: map[string]identity{}, tops: map[string]bool{}, followed: map[string]bool{}, repos: map[string]bool{}, linked: set.Linked,
 		folders: set.folders, known: set.Repos, shares: map[string][]string{}, configs: configs{}, times: map[string]uint64{}, hinted: map[string]time.Time{}}
 	var st unix.Stat_t
 	if cfg.Mode == 0 && unix.Fstat(w.root, &st) == nil {
@@ -133,6 +134,10 @@ func NewWatcher(root, quarantineDir, control *os.File, cfg Config, set *Set, emi
 		if e.Mode == ReadOnly {
 			w.existing[e.Rel] = i
 			w.above[parent(e.Rel)] = true
+			// Of a later watcher, what is older than the session only.
+			if st, err := w.lstat(e.Rel); err == nil && (cfg.Known == nil || !w.isNew(st)) {
+				w.pinned[e.Rel] = identity{st.Dev, st.Ino}
+			}
 		}
 	}
 	for _, g := range set.GitDirs {
