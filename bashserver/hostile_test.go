@@ -148,6 +148,7 @@ func TestEveryRefusedRequestIsAnEvent(t *testing.T) {
 	for _, c := range idle {
 		c.Close()
 	}
+	eventually(t, "room again", func() bool { _, _, ws := s.output("-c", "true"); return ws == 0 })
 
 	held := s.command("-c", "echo ready; read x")
 	in, err := held.StdinPipe()
@@ -158,7 +159,7 @@ func TestEveryRefusedRequestIsAnEvent(t *testing.T) {
 	if _, _, ws := s.output("-c", "true"); ws.ExitStatus() != 2 {
 		t.Errorf("second command: %v", ws)
 	}
-	eventually(t, "busy", func() bool { return said(event.CommandEnd, "", "not started: the bash-server is busy") })
+	eventually(t, "busy", func() bool { return said(event.CommandEnd, "", "not started: the bash-server is busy: 1 commands") })
 	in.Close()
 	if err := held.Wait(); err != nil {
 		t.Log(err) // read met the end of its input

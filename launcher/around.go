@@ -16,64 +16,76 @@ import (
 // maxAround bounds a file that is read of a repository outside; git's own configurations are a few hundred bytes.
 const maxAround = 64 << 10
 
+// maxArounds bounds how many there are.
+const maxArounds = 6
+
 // around reads the configuration of the repository that the workspace is a linked worktree of, or lies in. It is in no
 // view, and the user's git obeys what it names in the workspace. Nothing of it is looked at here but where the next file
 // lies: the watcher does that, which has the user's ids and nothing else. What the user may not read git does not read.
 func (s *Session) around() (list []protect.Around, err error) {
 	err = sink.As(&sink.IDs{UID: s.User.UID, GID: s.User.GID, Groups: s.User.Groups}, func() error {
-		top, gitDir := outerGitDir(s.Workspace.Name())
-		if gitDir == "" {
-			return nil
-		}
-		common := gitDir
-		if text, err := readSmall(filepath.Join(gitDir, "commondir")); err == nil {
-			common = beneathOr(gitDir, strings.TrimSpace(string(text)))
-		}
-		for _, path := range []string{filepath.Join(common, "config"), filepath.Join(gitDir, "config.worktree")} {
-			text, err := readSmall(path)
-			switch {
-			case errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission):
-			case err != nil:
-				return refusef("%w: it is the configuration of the repository that the workspace belongs to, and what it names there could not be protected; make it one, or start in a clone of its own", err)
-			default:
-				dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+		for top := s.Workspace.Name(); ; top = filepath.Dir(top) {
+			if gitDir := outerGitDir(s.Workspace.Name(), top); gitDir != "" {
+				found, err := configsOf(top, gitDir)
 				if err != nil {
-					return refusef("%w: it is the folder of the configuration of the repository that the workspace belongs to; look at it with git -C WORKSPACE config --list, or start in a clone of its own", err)
+					return err
 				}
-				list = append(list, protect.Around{Dir: dir, Top: top, Text: text})
+				if list = append(list, found...); len(list) > maxArounds {
+					return refusef("%s: the workspace lies in more than %d repositories, one in another; start in a clone of its own", top, maxArounds)
+				}
+			}
+			if top == "/" {
+				return nil
 			}
 		}
-		return nil
 	})
 	return list, err
 }
 
-// outerGitDir finds the git directory of the repository that dir belongs to as git does, where it lies outside of dir, and
-// the top directory that paths in its configuration start from.
-func outerGitDir(dir string) (top, gitDir string) {
-	for top = dir; ; top = filepath.Dir(top) {
-		path := filepath.Join(top, ".git")
-		fi, err := os.Stat(path)
-		switch {
-		case err == nil && fi.IsDir():
-			gitDir = path
-		case err == nil:
-			text, err := readSmall(path)
-			target, ok := strings.CutPrefix(string(text), "gitdir:")
-			if err != nil || !ok {
-				return "", ""
-			}
-			gitDir = beneathOr(top, strings.TrimSpace(target))
-		case top == "/":
-			return "", ""
-		default:
-			continue
-		}
-		if real, err := filepath.EvalSymlinks(gitDir); err != nil || below(real, dir) {
-			return "", "" // gone, or inside, where the watcher finds it
-		}
-		return top, gitDir
+// configsOf reads the configuration of a repository outside, whose worktree has its top directory at top.
+func configsOf(top, gitDir string) (list []protect.Around, err error) {
+	common := gitDir
+	if text, err := readSmall(filepath.Join(gitDir, "commondir")); err == nil {
+		common = beneathOr(gitDir, strings.TrimSpace(string(text)))
 	}
+	for _, path := range []string{filepath.Join(common, "config"), filepath.Join(gitDir, "config.worktree")} {
+		text, err := readSmall(path)
+		switch {
+		case errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission):
+		case err != nil:
+			return nil, refusef("%w: it is the configuration of the repository that the workspace belongs to, and what it names there could not be protected; make it one, or start in a clone of its own", err)
+		default:
+			dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+			if err != nil {
+				return nil, refusef("%w: it is the folder of the configuration of the repository that the workspace belongs to; look at it with git -C WORKSPACE config --list, or start in a clone of its own", err)
+			}
+			list = append(list, protect.Around{Dir: dir, Top: top, Text: text})
+		}
+	}
+	return list, nil
+}
+
+// outerGitDir finds the git directory that git has for top, where it lies outside of the workspace; "" is none. What lies inside
+// the watcher finds, and it hides nothing of the folders above: an empty .git there, or a repository that a session made,
+// does not keep the user's git from one further up when it is used there.
+func outerGitDir(workspace, top string) string {
+	path := filepath.Join(top, ".git")
+	gitDir := path
+	switch fi, err := os.Stat(path); {
+	case err != nil:
+		return ""
+	case !fi.IsDir():
+		text, err := readSmall(path)
+		target, ok := strings.CutPrefix(string(text), "gitdir:")
+		if err != nil || !ok {
+			return ""
+		}
+		gitDir = beneathOr(top, strings.TrimSpace(target))
+	}
+	if real, err := filepath.EvalSymlinks(gitDir); err != nil || below(real, workspace) {
+		return ""
+	}
+	return gitDir
 }
 
 // beneathOr is a path as it is, or beneath dir.

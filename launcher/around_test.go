@@ -28,17 +28,19 @@ func TestConfigurationAroundTheWorkspaceIsRead(t *testing.T) {
 		git init -q main; cd main; mkdir -p pkg/deep; echo >f; git add .; git commit -qm x; git config core.hooksPath tools/hooks; git config include.path ../pkg/more
 		git worktree add -q ../linked; git config extensions.worktreeConfig true; git -C ../linked config --worktree core.hooksPath own
 		cd ..; git init -q plain; mkdir none; ln -s ../main/.git none/.git; mkdir -p broken big/.git in; echo gitdir: gone >broken/.git; echo nothing >in/.git
-		mkdir -p big/sub; head -c 70000 /dev/zero >big/.git/config`)
+		mkdir -p big/sub main/empty/.git main/nested; git init -q main/nested; git init -q main/nested/own; git -C main/nested config core.hooksPath own; head -c 70000 /dev/zero >big/.git/config`)
 	cmd.Dir, cmd.SysProcAttr = base, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for dir, want := range map[string]string{
-		"linked":        base + "/linked: tools/hooks | " + base + "/linked: own",
-		"main/pkg":      base + "/main: tools/hooks",
-		"main/pkg/deep": base + "/main: tools/hooks",
-		"none":          base + "/none: tools/hooks",
-		"main":          "", "plain": "", "broken": "", "in": "",
+		"linked":          base + "/linked: tools/hooks | " + base + "/linked: own",
+		"main/pkg":        base + "/main: tools/hooks",
+		"main/pkg/deep":   base + "/main: tools/hooks",
+		"main/empty":      base + "/main: tools/hooks",
+		"main/nested/own": base + "/main/nested: own | " + base + "/main: tools/hooks",
+		"none":            base + "/none: tools/hooks",
+		"main":            "", "plain": "", "broken": "", "in": "",
 		"big/sub": "is no regular file of at most 65536 bytes",
 	} {
 		ws, err := os.Open(filepath.Join(base, dir))

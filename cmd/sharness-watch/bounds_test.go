@@ -25,3 +25,17 @@ open("c/config", "a").write("".join("[branch \"b%d\"]\n\tremote = origin\n\tmerg
 	s.sh(`cmp c/config ../want; git -C a rev-parse --git-dir; git -C b rev-parse --git-dir`)
 	s.next()
 }
+
+// Nor does what a new configuration names as folders of hooks hold up the last look: it is of nobody by then.
+func TestSideDoor_FileGit_HooksOfANewConfigurationDoNotHoldUpTheSweep(t *testing.T) {
+	s := start(t, `true`, "")
+	s.sh(`git init -q r; mkdir -p r/$(printf 'a/%.0s' {1..2000})
+python3 -c 'open("r/.git/config", "a").write("[core]\n" + "".join("hooksPath = %sx%d\n" % ("a/" * 2000, i) for i in range(250)))'
+git init -q e; git -C e config core.fsmonitor evil`)
+	if r := s.sweep(); r.C != 0 {
+		t.Errorf("got %+v, want nothing failed", r)
+	}
+	if got := s.sh(`git -C e config core.fsmonitor || true`); got != "" {
+		t.Errorf("left: %q", got)
+	}
+}

@@ -156,6 +156,25 @@ func TestSideDoor_FileLink_LinkInARenamedFolderIsTaken(t *testing.T) {
 	}
 }
 
+// Git writes to what a link in a git directory names with bytes of the commit, in a repository that a session made too.
+func TestSideDoor_FileLink_LinkInANewRepositoryIsTaken(t *testing.T) {
+	const agent = `git init -q r; cd r; git commit -q --allow-empty -m x; rm -f .git/COMMIT_EDITMSG; ln -s "$PWD/../../target" .git/COMMIT_EDITMSG; mkdir d; ln -s .git/HEAD d/mine`
+	const commit = `cd r; GIT_EDITOR=true git commit -q --allow-empty -e -m "what the agent chose"`
+	written := func(s *session) bool { _, err := os.Stat(filepath.Join(s.root, "../target")); return err == nil }
+	s := prepared(t, `true`, "")
+	if s.sh(agent + `; cd ..; ` + commit); !written(s) {
+		t.Error("this git does not write there")
+	}
+	s = start(t, `true`, "")
+	s.sh(agent)
+	if r := s.sweep(); r.C != 0 {
+		t.Errorf("got %+v, want nothing failed", r)
+	}
+	if s.sh(commit); written(s) || s.gone("r/d/mine") {
+		t.Error("want nothing written, and the link in the worktree kept")
+	}
+}
+
 func TestWatchReportsNewRepositories(t *testing.T) {
 	s := start(t, `mkdir old && git init -q old/repo && sleep 0.1`, "")
 	s.sh(`git init -q .`)

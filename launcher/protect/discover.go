@@ -83,6 +83,7 @@ func discoverUntil(root *os.File, opts Options, deadline time.Time) (*Set, error
 	slices.Sort(b.hooks)
 	var gitDirs []GitDir
 	for _, dir := range slices.Sorted(maps.Keys(b.gitDirs)) {
+		b.rememberIn(dir)
 		gitDirs = append(gitDirs, GitDir{dir, !b.complete(dir)})
 	}
 	s := &Set{Repos: b.repos, GitDirs: gitDirs, Sockets: b.sockets, Hooks: b.hooks, folders: b.there}

@@ -1,6 +1,7 @@
 package protect
 
 import (
+	"fmt"
 	"path"
 	"strings"
 
@@ -190,9 +191,14 @@ func (w *Watcher) hookFolders(dir string) []string {
 	}
 	var list []string
 	for _, hooks := range config.hooks {
-		if hooks = path.Clean(hooks); !path.IsAbs(hooks) && hooks != "." && !strings.HasPrefix(hooks, "~") {
-			list = append(list, hooks)
+		if hooks = path.Clean(hooks); path.IsAbs(hooks) || hooks == "." || strings.HasPrefix(hooks, "~") || len(hooks) > maxLookup {
+			continue // of the last kind git finds none
 		}
+		if len(list) == MaxHooks {
+			w.cut(doorGit, dir, fmt.Sprintf("a configuration names more than %d folders of hooks: those in the rest are not known", MaxHooks))
+			break
+		}
+		list = append(list, hooks)
 	}
 	return list
 }

@@ -18,6 +18,7 @@ type configPaths struct {
 	includes []string // include.path and includeIf.*.path, whatever the condition
 	worktree []string // core.worktree, every value
 	format   string   // extensions.objectFormat
+	version  bool     // there is a core.repositoryFormatVersion: without one git passes over all extensions
 }
 
 // configs are the configurations that were read already, by inode: one holds for many worktrees, and may have many names.
@@ -74,6 +75,8 @@ func readConfig(text string) configPaths {
 				c.worktree = append(c.worktree, value)
 			case section == "extensions" && key == "objectformat":
 				c.format = value
+			case section == "core" && key == "repositoryformatversion":
+				c.version = true
 			case (section == "include" || section == "includeif") && key == "path":
 				c.includes = append(c.includes, value)
 			}

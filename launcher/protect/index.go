@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 	"unicode/utf8"
 )
 
@@ -14,15 +15,18 @@ import (
 const (
 	maxIndex     = 256 << 20
 	maxIndexPath = 4094
+	maxIndexName = 1023 // of one component; no file system takes more
 )
+
+var errSlow = fmt.Errorf("the indexes that were changed take more than %s to read", maxIndexTime)
 
 var errNoIndex = errors.New("it is no index of a form that is known")
 
 // checkIndex reads an index of git's (gitformat-index(5)), or a shared one, and returns what is wrong with it: a name that git
 // would check out into a git directory or out of the worktree, which it does not ask for itself, or a form that git could
 // read otherwise than we do. hash is the size of an object's name. The checksum at the end is read by nobody. split: it takes
-// entries from a shared one.
-func checkIndex(file io.ReaderAt, size int64, hash int) (split bool, err error) {
+// entries from a shared one. It is given up at until.
+func checkIndex(file io.ReaderAt, size int64, hash int, until time.Time) (split bool, err error) {
 	x := &indexReader{left: size - int64(hash), r: bufio.NewReaderSize(io.NewSectionReader(file, 0, size), 64<<10), hash: hash}
 	head, err := x.next(12)
 	if err != nil || string(head[:4]) != "DIRC" {
@@ -33,7 +37,10 @@ func checkIndex(file io.ReaderAt, size int64, hash int) (split bool, err error) 
 	if x.version < 2 || x.version > 4 || n > size/int64(40+hash) {
 		return false, errNoIndex
 	}
-	for range n {
+	for i := range n {
+		if i%4096 == 0 && time.Now().After(until) {
+			return false, errSlow
+		}
 		if err := x.entry(); err != nil {
 			return false, err
 		}
@@ -172,6 +179,9 @@ func (x *indexReader) checkPath(kept int, mode uint32) error {
 	}
 	for {
 		part, after, more := bytes.Cut(rest, []byte("/"))
+		if len(part) > maxIndexName { // the last one is looked at again for each entry that shares it
+			return errNoIndex
+		}
 		if len(part) == 0 || string(part) == "." || string(part) == ".." || isDotGit(part) {
 			return fmt.Errorf("a path is %+.200q", p)
 		}

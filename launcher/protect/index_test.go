@@ -9,7 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
+
+// later is when a test gives up.
+var later = time.Now().Add(time.Hour)
 
 // gitsIndexes are of git's own making: split and shared, sparse, with conflicts, of SHA-256, with tables for threads.
 func gitsIndexes(t testing.TB) map[string][]byte {
@@ -36,9 +40,41 @@ func hashOf(name string) int {
 
 func TestIndexesOfGitAreHarmless(t *testing.T) {
 	for name, b := range gitsIndexes(t) {
-		if split, err := checkIndex(bytes.NewReader(b), int64(len(b)), hashOf(name)); err != nil || split != strings.HasPrefix(name, "split") {
+		if split, err := checkIndex(bytes.NewReader(b), int64(len(b)), hashOf(name), later); err != nil || split != strings.HasPrefix(name, "split") {
 			t.Errorf("%s: split %v, %v", name, split, err)
 		}
+	}
+}
+
+// Git passes over the extensions of a configuration without a version, and a file is read as one of it, whatever else it could be.
+func TestHashOfAnIndexIsTheOneThatGitTakes(t *testing.T) {
+	for text, want := range map[string]int{
+		"": 20, "[core]\nrepositoryformatversion = 1\n": 20, "[extensions]\nobjectformat = sha256\n": 20,
+		"[core]\nrepositoryformatversion = 1\n[extensions]\nobjectformat = sha256\n":                      32,
+		"[core]\nrepositoryformatversion = 1\n[extensions]\nobjectformat = sha256\nobjectformat = sha1\n": 20,
+	} {
+		dir := t.TempDir()
+		if text != "" {
+			if err := os.WriteFile(filepath.Join(dir, "config"), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		root, err := os.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := &Watcher{tree: tree{int(root.Fd()), nil}, configs: configs{}}
+		if size, known := w.hashSize(""); size != want || !known {
+			t.Errorf("%q: got %d, known %v, want %d", text, size, known, want)
+		}
+		root.Close()
+	}
+}
+
+func TestIndexThatTakesTooLongIsGivenUp(t *testing.T) {
+	b := gitsIndexes(t)["threads"]
+	if _, err := checkIndex(bytes.NewReader(b), int64(len(b)), 20, time.Now().Add(-time.Second)); err != errSlow {
+		t.Errorf("got %v, want %v", err, errSlow)
 	}
 }
 
@@ -47,14 +83,14 @@ func TestAnIndexThatIsCutIsNone(t *testing.T) {
 	for name, b := range gitsIndexes(t) {
 		whole := 0
 		for cut := range len(b) {
-			if _, err := checkIndex(bytes.NewReader(b[:cut]), int64(cut), hashOf(name)); err == nil {
+			if _, err := checkIndex(bytes.NewReader(b[:cut]), int64(cut), hashOf(name), later); err == nil {
 				whole++
 			}
 		}
 		if extensions := 4; whole > extensions {
 			t.Errorf("%s: counts as an index at %d lengths", name, whole)
 		}
-		if _, err := checkIndex(bytes.NewReader(b), int64(len(b)), 52-hashOf(name)); err == nil {
+		if _, err := checkIndex(bytes.NewReader(b), int64(len(b)), 52-hashOf(name), later); err == nil {
 			t.Errorf("%s: counts as an index of another format", name)
 		}
 	}
@@ -98,7 +134,7 @@ func TestPathsThatGitWouldNotAddAreFoundInAnIndex(t *testing.T) {
 		for version := uint32(2); version <= 4; version++ {
 			check := func(paths ...string) error {
 				b := indexOf(version, hash, 0o100644, "", paths...)
-				_, err := checkIndex(bytes.NewReader(b), int64(len(b)), hash)
+				_, err := checkIndex(bytes.NewReader(b), int64(len(b)), hash, later)
 				return err
 			}
 			for _, p := range []string{"", "/", "/etc/x", "a//b", "a/", ".", "./a", "a/.", "..", "../x", "a/../b", "a/..", ".git", ".git/hooks/x", "a/.git/config", ".GIT/x", ".gIt",
@@ -124,7 +160,7 @@ func TestPathsThatGitWouldNotAddAreFoundInAnIndex(t *testing.T) {
 	}
 	// The end of the path before is taken away, which leaves a name that is none.
 	b := indexOf(4, 20, 0o100644, "", "a/.gitx", "a/.git", "a/b")
-	if _, err := checkIndex(bytes.NewReader(b), int64(len(b)), 20); err == nil {
+	if _, err := checkIndex(bytes.NewReader(b), int64(len(b)), 20, later); err == nil {
 		t.Error("a path that is the beginning of the one before passes")
 	}
 }
@@ -144,7 +180,7 @@ func TestOnlySparseAndSplitIndexesHaveSuchPaths(t *testing.T) {
 	} {
 		for version := uint32(2); version <= 4; version++ {
 			b := indexOf(version, 20, c.mode, c.extension, c.path)
-			if _, err := checkIndex(bytes.NewReader(b), int64(len(b)), 20); (err == nil) != c.ok {
+			if _, err := checkIndex(bytes.NewReader(b), int64(len(b)), 20, later); (err == nil) != c.ok {
 				t.Errorf("version %d: %+v: %v", version, c, err)
 			}
 		}
@@ -172,13 +208,13 @@ func TestIndexHasNoOtherBeginningForThreads(t *testing.T) {
 		"another version": {strings.Replace(table(12, 3), u32(1), u32(2), 1), false},
 	} {
 		b := indexOf(2, 20, 0o100644, c.extensions, "a1", "a2", "a3")
-		if _, err := checkIndex(bytes.NewReader(b), int64(len(b)), 20); (err == nil) != c.ok {
+		if _, err := checkIndex(bytes.NewReader(b), int64(len(b)), 20, later); (err == nil) != c.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for path, ok := range map[string]bool{"b": true, "a2": false} { // version 4: its letters are those of the one before, or its own
 		b := indexOf(4, 20, 0o100644, table(12, 1, 12+66, 1), "a1", path)
-		if _, err := checkIndex(bytes.NewReader(b), int64(len(b)), 20); (err == nil) != ok {
+		if _, err := checkIndex(bytes.NewReader(b), int64(len(b)), 20, later); (err == nil) != ok {
 			t.Errorf("version 4, %s: %v", path, err)
 		}
 	}
@@ -192,7 +228,7 @@ func TestIndexOfManyFilesTakesNoMemoryForEach(t *testing.T) {
 	for version := uint32(2); version <= 4; version += 2 {
 		b := indexOf(version, 20, 0o100644, "", paths...)
 		allocs := testing.AllocsPerRun(1, func() {
-			if _, err := checkIndex(bytes.NewReader(b), int64(len(b)), 20); err != nil {
+			if _, err := checkIndex(bytes.NewReader(b), int64(len(b)), 20, later); err != nil {
 				t.Error(err)
 			}
 		})
@@ -209,7 +245,7 @@ func BenchmarkIndex(b *testing.B) {
 	}
 	text := indexOf(2, 20, 0o100644, "", paths...)
 	for b.Loop() {
-		if _, err := checkIndex(bytes.NewReader(text), int64(len(text)), 20); err != nil {
+		if _, err := checkIndex(bytes.NewReader(text), int64(len(text)), 20, later); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -227,7 +263,7 @@ func FuzzIndex(f *testing.F) {
 		if sha256 {
 			hash, format = 32, "sha256"
 		}
-		if _, err := checkIndex(bytes.NewReader(b), int64(len(b)), hash); err != nil {
+		if _, err := checkIndex(bytes.NewReader(b), int64(len(b)), hash, later); err != nil {
 			return
 		}
 		dir := t.TempDir()

@@ -1,10 +1,12 @@
 package protect
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,11 +14,15 @@ import (
 // indexes are those that were read at the end of a session.
 type indexes struct {
 	bytes int64
+	took  time.Duration
 	seen  map[string]unix.Timespec // ctime
 }
 
-// maxIndexBytes bounds what is read of all of them together.
-const maxIndexBytes = 1 << 30
+// Bounds of what is read of all of them together, and how long that may take: no index of a session's keeps us from the rest.
+const (
+	maxIndexBytes = 1 << 30
+	maxIndexTime  = 15 * time.Second
+)
 
 const indexHint = "git reset makes it anew from the last commit; what was staged is in the quarantine"
 
@@ -51,7 +57,10 @@ func (w *Watcher) disarmIndex(rel string, moved bool) (taken bool) {
 		w.cut(doorGit, parent(rel), fmt.Sprintf("the indexes of repositories that were changed have more than %d MiB: this one is not known", maxIndexBytes>>20))
 		return false
 	}
-	if _, err := w.readIndex(rel, st); err != nil {
+	switch _, err := w.readIndex(rel, st); {
+	case err == errSlow:
+		return w.takeState(rel, fmt.Sprintf("the index of a repository was not looked at (%v): it was moved to the quarantine", err), indexHint)
+	case err != nil:
 		return w.takeState(rel, fmt.Sprintf("the index of a repository is none that git makes (%v): it was moved to the quarantine", err), indexHint)
 	}
 	if w.indexes.seen == nil {
@@ -72,10 +81,13 @@ func (w *Watcher) readIndex(rel string, st unix.Stat_t) (split bool, err error) 
 	file := os.NewFile(uintptr(fd), "index")
 	defer file.Close()
 	w.indexes.bytes += st.Size
+	begin := time.Now()
+	defer func() { w.indexes.took += time.Since(begin) }()
+	until := begin.Add(maxIndexTime - w.indexes.took)
 	hash, known := w.hashSize(parent(rel))
-	split, err = checkIndex(file, st.Size, hash)
+	split, err = checkIndex(file, st.Size, hash, until)
 	if err == errNoIndex && !known {
-		split, err = checkIndex(file, st.Size, 32)
+		split, err = checkIndex(file, st.Size, 32, until)
 	}
 	return split, err
 }
@@ -86,8 +98,8 @@ func (w *Watcher) hashSize(dir string) (size int, known bool) {
 		dir = shared
 	}
 	c, err := w.configs.read(w.tree, path.Join(dir, "config"))
-	if c.format == "sha256" {
+	if c.format == "sha256" && c.version {
 		return 32, true
 	}
-	return 20, err == nil
+	return 20, err == nil || errors.Is(err, unix.ENOENT)
 }

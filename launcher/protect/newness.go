@@ -23,6 +23,17 @@ func (b *builder) remember(l listing) {
 	}
 }
 
+// rememberIn is remember of the folders directly in a git directory, which the search does not enter.
+func (b *builder) rememberIn(dir string) {
+	fd, err := b.open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	list, _, _ := readDirOf(fd, maxPerDir, unix.DT_DIR)
+	b.remember(listing{fd: fd, dir: dir, list: list})
+}
+
 // newWay says whether what lies at rel came there in the session: by its own ctime, or because a folder on the way from from was made,
 // or renamed. A rename changes the ctime of the folder that is renamed and of those that it leaves and comes to, and of nothing
 // below it. A folder whose ctime alone is new has new names in it, and is where it was; so is one that has the inode of the start.

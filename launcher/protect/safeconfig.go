@@ -58,6 +58,10 @@ func safeConfig(text string, worktree func(value string) bool) (safe, found stri
 				if m[2] != "" {
 					sub = ".*"
 				}
+				// A remote without a url has its name for one.
+				if section == "remote" && !safeURL(strings.Trim(m[2], ` "`)) {
+					section, ok = "", false
+				}
 			}
 		default:
 			ok = safeLine(section+sub, bare, worktree)
@@ -83,6 +87,8 @@ func safeLine(section, line string, worktree func(value string) bool) bool {
 	switch {
 	case section == "core" && key == "worktree":
 		return !strings.ContainsAny(value, `"#;`) && worktree(value)
+	case section == "core" && key == "sharedrepository": // as git reads it: a number is a mode, and 2 is for everybody
+		return slices.Contains([]string{"", "false", "no", "off", "0", "umask", "true", "yes", "on", "1", "group", "0600", "0640", "0660"}, value)
 	case strings.HasSuffix(key, "url") || strings.HasSuffix(key, "remote"):
 		if !safeURL(value) {
 			return false

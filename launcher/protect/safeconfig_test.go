@@ -16,6 +16,7 @@ func TestSafeConfigKeepsWhatGitWrites(t *testing.T) {
 		"init":  "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n",
 		"clone": "[remote \"origin\"]\n\turl = https://example.org/a b?c=%20#x\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n[branch \"main\"]\n\tremote = origin\n\tmerge = refs/heads/main\n",
 		"lfs":   "[lfs]\n\trepositoryformatversion = 0\n[filter \"lfs\"]\n\tclean = git-lfs clean -- %f\n\tprocess = git-lfs filter-process\n",
+		"group": "[core]\n\tsharedrepository = group\n[core]\n\tsharedrepository\n[core]\n\tsharedrepository = 1\n[remote \"a/b\"]\n\tprune = true\n",
 		"notes": "# a note\n; another\n\n[CORE]\nBARE\n",
 	} {
 		if safe, found := safeConfig(text, nowhere); found != "" || strings.TrimSpace(safe) != strings.TrimSpace(text) {
@@ -38,6 +39,7 @@ func TestSafeConfigFindsPrograms(t *testing.T) {
 		"[a \"]\n[core]\nfsmonitor = x\n\"]", "[core \"x\\\"]\"]\nbare=1", "[core]\nbare = \x00", "[core.x]\nbare = 1", "[unknown]\nkey = 1",
 		"[core]\nworktree = ../../home", "[extensions]\npartialClone = o", "[remote \"o\"]\npromisor = true", "[remote \"o\"]\npartialCloneFilter = tree:0",
 		"[remote \"o\"]\nurl = foo::bar", "[remote \"o\"]\npushUrl = \"ext::sh -c x\"", "[submodule \"o\"]\nurl = foo::bar",
+		"[remote \"foo::x\"]\nfetch = +a:b", "[remote \"foo2://x\"]\nprune = true", "[core]\nsharedRepository = 0666", "[core]\nsharedRepository = world", "[core]\nsharedRepository = 2",
 		"[remote \"o\"]\nurl = foo:\":\"bar", "[branch \"o\"]\nremote = foo::bar", "[branch \"o\"]\npushRemote = foo:\"\":bar",
 	} {
 		if _, found := safeConfig(text, nowhere); found == "" {

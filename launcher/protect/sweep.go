@@ -129,7 +129,9 @@ func (w *Watcher) sweepDir(l listing) {
 			}
 		case unix.DT_LNK:
 			if gitDir, ok := w.gitDirOf(dir); ok {
-				w.takeLink(gitDir, rel)
+				w.takeLink(gitDir, rel, false)
+			} else {
+				w.takeNewLink(dir, rel)
 			}
 		case unix.DT_FIFO, unix.DT_SOCK, unix.DT_CHR, unix.DT_BLK:
 			var st unix.Stat_t

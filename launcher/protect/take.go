@@ -150,14 +150,27 @@ func Door(rel string) string {
 // Git makes no link in a git directory itself; one that Discover met is pinned and in existing or older than the session.
 //
 // An older link came there with a renamed folder, but not where git only writes names that nobody knows before, and users have links.
-func (w *Watcher) takeLink(gitDir, rel string) {
+// moved: it counts as if it had.
+func (w *Watcher) takeLink(gitDir, rel string, moved bool) {
 	st, err := w.lstat(rel)
 	if err != nil || kindOf(st.Mode) != Link {
 		return
 	}
 	below := first(strings.TrimPrefix(rel[len(gitDir):], "/"))
-	if w.isNew(st) || below != "objects" && below != "lfs" && below != "annex" && w.newWay(gitDir, rel) {
+	if w.isNew(st) || below != "objects" && below != "lfs" && below != "annex" && (moved || w.newWay(gitDir, rel)) {
 		w.take(rel, doorLink)
+	}
+}
+
+// takeNewLink is takeLink of what lies in a git directory of the session's, dir or one above. It takes HEAD for git to write there.
+func (w *Watcher) takeNewLink(dir, rel string) {
+	for ; dir != "" && !w.like[dir]; dir = parent(dir) {
+	}
+	if dir == "" {
+		return
+	}
+	if head, err := w.lstat(path.Join(dir, "HEAD")); err == nil {
+		w.takeLink(dir, rel, w.isNew(head))
 	}
 }
 
@@ -170,7 +183,7 @@ func (w *Watcher) links(dir string) {
 	defer unix.Close(fd)
 	list, more, _ := readDirOf(fd, maxPerDir, unix.DT_LNK)
 	for _, e := range list {
-		w.takeLink(dir, path.Join(dir, e.name))
+		w.takeLink(dir, path.Join(dir, e.name), false)
 	}
 	if more {
 		w.cut(doorLink, dir, fmt.Sprintf("a git directory holds more than %d links: those in the rest are not known", maxPerDir))

@@ -290,7 +290,7 @@ func (w *Watcher) look(dir, name string, mask uint32) {
 		w.enter(rel)
 	}
 	if w.gitDirs[dir] {
-		w.takeLink(dir, rel)
+		w.takeLink(dir, rel, false)
 	}
 	if name == ".git" {
 		w.repository(dir, rel)
