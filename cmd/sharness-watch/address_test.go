@@ -28,18 +28,23 @@ func TestSideDoor_FileGit_FetchOfANewRepositoryStartsNoHelper(t *testing.T) {
 
 // A remote without an address is taken for one itself.
 func TestSideDoor_FileGit_NameOfARemoteStartsNoHelper(t *testing.T) {
-	const agent = `git init -q r; printf '[remote "foo2::x"]\n\tfetch = +refs/heads/*:refs/remotes/x/*\n' >> r/.git/config`
 	const typed = `PATH=$(dirname $PWD)/bin:$PATH; git -C r fetch --all -q || true`
 	started := func(s *session) bool { _, err := os.Stat(filepath.Join(s.root, "../PWNED")); return err == nil }
-	s := prepared(t, helper, "")
-	if s.sh(agent + `; ` + typed); !started(s) {
-		t.Error("this git does not start it")
-	}
-	s = start(t, helper, "")
-	s.sh(agent)
-	s.sweep()
-	if s.sh(typed); started(s) {
-		t.Error("git fetch started what the name says")
+	for name, remote := range map[string]string{
+		"helper": `[remote "foo2::x"]\n\tfetch = +refs/heads/*:refs/remotes/x/*\n`,
+		"option": `[remote "origin"]\n\turl = .\n[remote "--upload-pack=touch ../../PWNED; git-upload-pack"]\n\turl = .\n`,
+	} {
+		agent := `git init -q r; git -C r commit -q --allow-empty -m x; printf '` + remote + `' >> r/.git/config`
+		s := prepared(t, helper, "")
+		if s.sh(agent + `; ` + typed); !started(s) {
+			t.Errorf("%s: this git does not start it", name)
+		}
+		s = start(t, helper, "")
+		s.sh(agent)
+		s.sweep()
+		if s.sh(typed); started(s) {
+			t.Errorf("%s: git fetch started what the name says", name)
+		}
 	}
 }
 

@@ -101,9 +101,10 @@ func safeLine(section, line string, worktree func(value string) bool) bool {
 var urlSchemes = []string{"https", "http", "ssh", "git", "file", "ftp", "ftps", "git+ssh", "ssh+git"}
 
 // safeURL says whether a url starts none but git's own programs: NAME::ADDRESS and NAME://ADDRESS start git-remote-NAME
-// (gitremote-helpers(7)). A path and HOST:PATH, and the name of a remote, have neither. A quote may stand between two colons.
+// (gitremote-helpers(7)). A path and HOST:PATH, and the name of a remote, have neither. A quote may stand between two colons. What
+// begins with a dash is an option of the git that git fetch --all, or git submodule, starts.
 func safeURL(value string) bool {
-	if strings.Contains(value, "::") || strings.Contains(value, `"`) {
+	if strings.Contains(value, "::") || strings.Contains(value, `"`) || strings.HasPrefix(value, "-") {
 		return false
 	}
 	scheme, _, ok := strings.Cut(value, "://")
