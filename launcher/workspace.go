@@ -18,7 +18,7 @@ import (
 func openWorkspace(path string) (*os.File, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
-		return nil, refusef("workspace %s: %w", path, err)
+		return nil, refusef("workspace %s: the current folder cannot be told: %w; give a folder with --workspace DIR", path, err)
 	}
 	real, err := filepath.EvalSymlinks(abs)
 	if err != nil {

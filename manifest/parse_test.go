@@ -53,6 +53,8 @@ func TestParseRefuses(t *testing.T) {
 		"size past 63 bits": {"\nlimits: {memory: 9999999TiB}", `m.yaml:7:18: limits.memory: found "9999999TiB", expected a whole number above 0 with a unit: B, KiB, MiB, GiB or TiB`},
 		"size 0":            {"\nlimits: {memory: 0GiB}", `m.yaml:7:18: limits.memory: found "0GiB", expected a whole number above 0 with a unit: B, KiB, MiB, GiB or TiB`},
 		"pids 0":            {"\nlimits: {pids: 0}", "m.yaml:7:16: limits.pids: found 0, expected a whole number above 0"},
+		"pids of nothing":   {"\nsandbox: {pids: 2}", "m.yaml:7:17: sandbox.pids: found 2, expected a whole number from 3 to 4194304"},
+		"memory of nothing": {"\nsession: {memory: 1MiB}", `m.yaml:7:19: session.memory: found 1MiB, expected at least 2MiB`},
 		"octal pids":        {"\nlimits: {pids: 0o17}", `m.yaml:7:16: limits.pids: found the number "0o17", expected a whole number above 0`},
 		"too many pids":     {"\nlimits: {pids: 5000000}", "m.yaml:7:16: limits.pids: found 5000000, expected a whole number from 1 to 4194304"},
 		"seconds":           {"\nsandbox: {timeout: 600}", `m.yaml:7:20: sandbox.timeout: found the number "600", expected a time with a unit, such as 90s, 10m or 2h, or none`},

@@ -183,6 +183,22 @@ const (
 	maxLog       = 4 * MiB
 )
 
+// With less no command comes to its first instruction: pid 1 and what it starts.
+const (
+	leastPids   = 3
+	leastMemory = 2 * MiB
+)
+
+// room is pids and memory of what commands run in. 0 is the default.
+func (c *checker) room(key string, pids int, memory Size) {
+	if pids < 0 || pids > maxPids || 0 < pids && pids < leastPids {
+		c.fail(key+".pids", found(strconv.Itoa(pids), "a whole number from "+strconv.Itoa(leastPids)+" to "+strconv.Itoa(maxPids)))
+	}
+	if 0 < memory && memory < leastMemory {
+		c.fail(key+".memory", found(memory.String(), "at least "+leastMemory.String()))
+	}
+}
+
 func (c *checker) atMost(key string, n, max int) {
 	if n < 0 || n > max {
 		c.fail(key, found(strconv.Itoa(n), "a whole number from 1 to "+strconv.Itoa(max)))
@@ -190,12 +206,12 @@ func (c *checker) atMost(key string, n, max int) {
 }
 
 func (c *checker) budget(key string, b Budget) {
-	c.pids(key+".pids", b.Pids)
+	c.room(key, b.Pids, b.Memory)
 	c.atMost(key+".cpu_weight", b.CPUWeight, maxWeight)
 }
 
 func (c *checker) sandbox(s *Sandbox) {
-	c.pids("sandbox.pids", s.Pids)
+	c.room("sandbox", s.Pids, s.Memory)
 	if s.Timeout < 0 && s.Timeout != TimeoutNone {
 		c.fail("sandbox.timeout", found(s.Timeout.String(), wantTimeout))
 	}

@@ -87,6 +87,15 @@ fresh sandbox.
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		// "$VAR" of a variable that is not set must not mean the current folder.
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			for _, name := range []string{"workspace", "manifest"} {
+				if f := cmd.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
+					return refuse("%s: --%s: is empty; give one, or leave the option out for the default", cmd.Name(), name)
+				}
+			}
+			return nil
+		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return refuse("%s: %w; see %s --help", cmd.Name(), err, cmd.CommandPath())
