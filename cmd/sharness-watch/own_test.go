@@ -13,6 +13,8 @@ var owned = map[string]struct{ prepare, script, look string }{
 		`mkdir objects refs`, `cat hooks/pre-push config/app.yaml`},
 	"submodule that is called config": {`git init -q ../l && git -C ../l commit -q --allow-empty -m l; git init -q . && mkdir app && git -c protocol.file.allow=always submodule --quiet add ../l app/config && git commit -q -m s`,
 		`true`, `cat .git/modules/app/config/config .git/modules/app/config/HEAD`},
+	"submodule that is called branches": {`git init -q ../l && git -C ../l commit -q --allow-empty -m l; git init -q . && mkdir app && git -c protocol.file.allow=always submodule --quiet add ../l app/branches && git commit -q -m s`,
+		`git -C app/branches commit -q --allow-empty -m more`, `cat .git/modules/app/branches/config .git/modules/app/branches/HEAD; test -s .git/modules/app/branches/index`},
 	"link in a folder that git gc wrote in":  {`git init -q . && git commit -q --allow-empty -m x && ln -sf ../../mine .git/info/exclude`, `git gc -q`, `readlink .git/info/exclude`},
 	"sources that look like a git directory": {`mkdir -p s/objects s/refs s/config && echo x > s/config/f && ln -s f s/config/l`, `echo x > s/new`, `cat s/config/f; readlink s/config/l`},
 }

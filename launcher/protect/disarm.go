@@ -77,6 +77,9 @@ func (w *Watcher) disarmDir(dir string, moved bool) {
 // disarmRemotes takes the files that name remotes beside the configuration: git reads them still, and writes none for long.
 func (w *Watcher) disarmRemotes(dir string, moved bool) {
 	for _, name := range []string{"remotes", "branches"} {
+		if w.whole[path.Join(dir, name)] {
+			continue // a submodule that is called so
+		}
 		w.takeFiles(path.Join(dir, name), files{moved: moved, all: true,
 			detail: "a file of a git directory named a remote, which can start programs: it was moved to the quarantine"})
 	}
