@@ -646,8 +646,7 @@ static __always_inline int mapped(struct pt_regs *regs, long ret, __u32 nr)
 	return 0;
 }
 
-SEC("tp_btf/sys_exit")
-int sys_exit(__u64 *ctx)
+static __always_inline int returned(__u64 *ctx)
 {
 	struct pt_regs *regs = (struct pt_regs *)ctx[0];
 	long ret = (long)ctx[1];
@@ -729,6 +728,25 @@ int sys_exit(__u64 *ctx)
 	if (more && call->flags & CALL_ARGV)
 		add_more(arg(&s->ev, call->more), true);
 	emit_denial(s, key, call->class);
+	return 0;
+}
+
+/*
+ * From Linux 7.0 (commit a46023d5616e) a program at a tracepoint can be preempted, and the kernel starts none that is in
+ * progress on the same processor: a call that another task was refused meanwhile would be missed. What is left of such
+ * moments is the way to the first line here, and back. Kernels before 6.10 have no such function and need none.
+ */
+extern void bpf_preempt_disable(void) __weak __ksym;
+extern void bpf_preempt_enable(void) __weak __ksym;
+
+SEC("tp_btf/sys_exit")
+int sys_exit(__u64 *ctx)
+{
+	if (bpf_preempt_disable)
+		bpf_preempt_disable();
+	returned(ctx);
+	if (bpf_preempt_enable)
+		bpf_preempt_enable();
 	return 0;
 }
 
