@@ -12,6 +12,7 @@
 #include <bpf/bpf_core_read.h>
 #include "event.h"
 #include "path.h"
+#include "preempt.h"
 #include "scope.h"
 #include "verdict.h"
 
@@ -154,8 +155,7 @@ static __always_inline void emit_exec(void *record, __u64 size)
 		__sync_fetch_and_add(&execs.lost, 1);
 }
 
-SEC("tp_btf/sched_process_fork")
-int process_fork(__u64 *ctx)
+TRACEPOINT(sched_process_fork, process_fork)
 {
 	struct task_struct *child = (struct task_struct *)ctx[1];
 	struct life f = {};
@@ -171,8 +171,7 @@ int process_fork(__u64 *ctx)
 	return 0;
 }
 
-SEC("tp_btf/sched_process_exit")
-int process_exit(__u64 *ctx)
+TRACEPOINT(sched_process_exit, process_exit)
 {
 	struct task_struct *task = (struct task_struct *)ctx[0];
 	struct life e = {};
@@ -214,8 +213,7 @@ static __always_inline void add_exe(__u32 key)
 		add_file(key, TEXT_EXE, exe);
 }
 
-SEC("tp_btf/sched_process_exec")
-int process_exec(__u64 *ctx)
+TRACEPOINT(sched_process_exec, process_exec)
 {
 	struct task_struct *task = (struct task_struct *)ctx[0];
 	struct linux_binprm *bprm = (struct linux_binprm *)ctx[2];
@@ -646,7 +644,7 @@ static __always_inline int mapped(struct pt_regs *regs, long ret, __u32 nr)
 	return 0;
 }
 
-static __always_inline int returned(__u64 *ctx)
+TRACEPOINT(sys_exit, sys_exit)
 {
 	struct pt_regs *regs = (struct pt_regs *)ctx[0];
 	long ret = (long)ctx[1];
@@ -731,29 +729,9 @@ static __always_inline int returned(__u64 *ctx)
 	return 0;
 }
 
-/*
- * From Linux 7.0 (commit a46023d5616e) a program at a tracepoint can be preempted, and the kernel starts none that is in
- * progress on the same processor: a call that another task was refused meanwhile would be missed. What is left of such
- * moments is the way to the first line here, and back. Kernels before 6.10 have no such function and need none.
- */
-extern void bpf_preempt_disable(void) __weak __ksym;
-extern void bpf_preempt_enable(void) __weak __ksym;
-
-SEC("tp_btf/sys_exit")
-int sys_exit(__u64 *ctx)
-{
-	if (bpf_preempt_disable)
-		bpf_preempt_disable();
-	returned(ctx);
-	if (bpf_preempt_enable)
-		bpf_preempt_enable();
-	return 0;
-}
-
 /* A filter that kills leaves no errno: sys_exit would show the call's own number. The signal is sent by the task to
  * itself. */
-SEC("tp_btf/signal_generate")
-int signal_generate(__u64 *ctx)
+TRACEPOINT(signal_generate, signal_generate)
 {
 	struct kernel_siginfo *info = (struct kernel_siginfo *)ctx[1];
 	struct scratch *s;
