@@ -25,14 +25,36 @@ X
 }; hooked() { printf '#!/bin/sh\ntouch "'$(cd ..; pwd)'/PWNED" "'$(cd ../..; pwd)'/PWNED"\n' > hook; }
 `
 
+// twofold writes an index by hand that has the file hook as one of git's for who reads names of 20 bytes, and nothing of harm for who reads 32.
+const twofold = `twofold() { python3 - <<'X'
+import struct, subprocess
+def blob(text):
+    return bytes.fromhex(subprocess.run(["git", "hash-object", "-w", "--stdin"], input=text, check=True, stdout=subprocess.PIPE).stdout.decode().strip())
+path, n = b".git/hooks/post-checkout", 0
+while True:
+    evil, n = blob(open("hook", "rb").read() + b"# %d\n" % n), n + 1
+    if 0 not in evil and 0x2f not in evil: break
+def entry(stat, mode, name, flags, path):
+    e = stat + struct.pack(">I", mode) + b"\1" * 12 + name + struct.pack(">H", flags) + path
+    return e + b"\0" * (8 - len(e) % 8)
+body = b"DIRC" + struct.pack(">II", 2, 2) + entry(b"\1" * 24, 0o100644, blob(b"plain\n"), 9, b"aaaaaaaaa")
+body += entry(struct.pack(">H", 60 + len(path)) + b"\1" * 22, 0x01010000 | 0o100755, evil, 0x8000 | len(path), path)
+rest = bytearray(entry(b"AAAA" + b"\0" * 4 + b"\1" * 16, 0o100644, b"\2" * 32, 1, b"b"))
+struct.pack_into(">I", rest, 4, len(body) + len(rest) + 32 - 20 - (len(body) + 8))
+open(".git/index", "wb").write(body + rest + b"\7" * 32)
+X
+}
+`
+
 // checkedOut are indexes that a session wrote: git checkout makes a hook, or a file beside the workspace, of them.
 var checkedOut = map[string]struct{ session, typed, taken string }{
-	"hook":            {`hooked; entered . 20 f .git/hooks/post-index-change; rm f`, `git checkout -q . || true`, ".git/index"},
-	"outside":         {`hooked; entered . 20 f ../PWNED`, `git restore . || true`, ".git/index"},
-	"linked worktree": {`cd wt; hooked; entered . 20 f ../../PWNED`, `git -C wt checkout -q . || true`, ".git/worktrees/wt/index"},
-	"submodule":       {`cd sub; hooked; entered . 20 f ../../PWNED`, `git -C sub checkout -q . || true`, ".git/modules/a/b/index"},
-	"new repository":  {`git init -q r; cd r; hooked; entered . 20 f .git/hooks/post-index-change; rm -f f`, `cd r; git checkout -q . || true`, "r/.git/index"},
-	"sha256":          {`git init -q --object-format=sha256 r; cd r; hooked; entered . 32 f ../../PWNED`, `cd r; git checkout -q . || true`, "r/.git/index"},
+	"hook":                        {`hooked; entered . 20 f .git/hooks/post-index-change; rm f`, `git checkout -q . || true`, ".git/index"},
+	"outside":                     {`hooked; entered . 20 f ../PWNED`, `git restore . || true`, ".git/index"},
+	"linked worktree":             {`cd wt; hooked; entered . 20 f ../../PWNED`, `git -C wt checkout -q . || true`, ".git/worktrees/wt/index"},
+	"submodule":                   {`cd sub; hooked; entered . 20 f ../../PWNED`, `git -C sub checkout -q . || true`, ".git/modules/a/b/index"},
+	"new repository":              {`git init -q r; cd r; hooked; entered . 20 f .git/hooks/post-index-change; rm -f f`, `cd r; git checkout -q . || true`, "r/.git/index"},
+	"sha256":                      {`git init -q --object-format=sha256 r; cd r; hooked; entered . 32 f ../../PWNED`, `cd r; git checkout -q . || true`, "r/.git/index"},
+	"sha256 that git passes over": {twofold + `git init -q r; cd r; hooked; printf '[extensions]\n\tobjectformat = sha256\n' > .git/config; twofold`, `cd r; git checkout -q . || true`, "r/.git/index"},
 	"shared": {`hooked; entered . 20 f ../PWNED; mv .git/index x; S=$(tail -c 20 x | od -An -tx1 | tr -d ' \n'); mv x .git/sharedindex.$S
 python3 -c '
 import sys, struct, hashlib
