@@ -16,23 +16,26 @@ import (
 // maxAround bounds a file that is read of a repository outside; git's own configurations are a few hundred bytes.
 const maxAround = 64 << 10
 
-// maxArounds bounds how many there are.
-const maxArounds = 6
+// maxOuter bounds the repositories that lie one in another around a workspace: what is read of all of them fits into the
+// watcher's configuration.
+const maxOuter = 4
 
-// around reads the configuration of the repository that the workspace is a linked worktree of, or lies in. It is in no
-// view, and the user's git obeys what it names in the workspace. Nothing of it is looked at here but where the next file
+// around reads the configurations of the repositories that the workspace is a linked worktree of, or lies in. They are in no
+// view, and the user's git obeys what they name in the workspace. Nothing of them is looked at here but where the next file
 // lies: the watcher does that, which has the user's ids and nothing else. What the user may not read git does not read.
 func (s *Session) around() (list []protect.Around, err error) {
 	err = sink.As(&sink.IDs{UID: s.User.UID, GID: s.User.GID, Groups: s.User.Groups}, func() error {
+		outer := 0
 		for top := s.Workspace.Name(); ; top = filepath.Dir(top) {
 			if gitDir := outerGitDir(s.Workspace.Name(), top); gitDir != "" {
+				if outer++; outer > maxOuter {
+					return refusef("%s: the workspace lies in more than %d repositories, one in another; start in a clone elsewhere", top, maxOuter)
+				}
 				found, err := configsOf(top, gitDir)
 				if err != nil {
 					return err
 				}
-				if list = append(list, found...); len(list) > maxArounds {
-					return refusef("%s: the workspace lies in more than %d repositories, one in another; start in a clone of its own", top, maxArounds)
-				}
+				list = append(list, found...)
 			}
 			if top == "/" {
 				return nil

@@ -28,7 +28,7 @@ func TestConfigurationAroundTheWorkspaceIsRead(t *testing.T) {
 		git init -q main; cd main; mkdir -p pkg/deep; echo >f; git add .; git commit -qm x; git config core.hooksPath tools/hooks; git config include.path ../pkg/more
 		git worktree add -q ../linked; git config extensions.worktreeConfig true; git -C ../linked config --worktree core.hooksPath own
 		cd ..; git init -q plain; mkdir none; ln -s ../main/.git none/.git; mkdir -p broken big/.git in; echo gitdir: gone >broken/.git; echo nothing >in/.git
-		mkdir -p big/sub main/empty/.git main/nested; git init -q main/nested; git init -q main/nested/own; git -C main/nested config core.hooksPath own; head -c 70000 /dev/zero >big/.git/config`)
+		mkdir -p big/sub main/empty/.git main/nested; git init -q main/nested; git init -q main/nested/own; git -C main/nested config core.hooksPath own; mkdir -p 1/2/3/4/5/6; for d in 1 1/2 1/2/3 1/2/3/4 1/2/3/4/5; do git init -q $d; done; head -c 70000 /dev/zero >big/.git/config`)
 	cmd.Dir, cmd.SysProcAttr = base, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -41,6 +41,7 @@ func TestConfigurationAroundTheWorkspaceIsRead(t *testing.T) {
 		"main/nested/own": base + "/main/nested: own | " + base + "/main: tools/hooks",
 		"none":            base + "/none: tools/hooks",
 		"main":            "", "plain": "", "broken": "", "in": "",
+		"1/2/3/4/5": "", "1/2/3/4/5/6": "the workspace lies in more than 4 repositories",
 		"big/sub": "is no regular file of at most 65536 bytes",
 	} {
 		ws, err := os.Open(filepath.Join(base, dir))

@@ -39,7 +39,7 @@ func TestBombsIdlersAndGarbageAtOnceStopNobody(t *testing.T) {
 	s := newSite(t, func(m *manifest.Manifest) {
 		small(m)
 		m.Sandbox.FileSize = 0
-		// Each has an eighth of a processor, and must come to its own limit before this one.
+		// Sixteen at once share the processors; each must come to its own limit before this one.
 		m.Sandbox.Timeout = manifest.Timeout(20 * time.Second)
 	})
 	x := s.serve()

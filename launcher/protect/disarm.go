@@ -213,7 +213,7 @@ func (w *Watcher) takeFrom(rel, detail string) bool {
 	switch at := w.pinnedAt(rel); {
 	case at == "":
 		return w.takeAs(rel, doorGit, detail)
-	case at != rel && strings.HasPrefix(at, rel+"/"):
+	case strings.HasPrefix(at, rel+"/"):
 		w.failed++
 		w.report(event.Event{Type: event.LayerOpen, Door: doorGit, Layer: Layer, Target: w.target(rel),
 			Detail: fmt.Sprintf("a new repository obeys what lies here, and it was not taken away, since %s in it is your own", event.Escape(at)),
