@@ -48,6 +48,7 @@ func BenchmarkGetppidOutside(b *testing.B) {
 	b.Run("untraced", func(b *testing.B) { getppid(b) })
 	b.Run("traced", func(b *testing.B) { attached(b, Options{}); getppid(b) })
 	b.Run("traced with mappings", func(b *testing.B) { attached(b, Options{Maps: true}); getppid(b) })
+	b.Run("traced by two programs", func(b *testing.B) { attachedAs(b, Options{}, true); getppid(b) })
 }
 
 func getppid(b *testing.B) {
@@ -57,9 +58,17 @@ func getppid(b *testing.B) {
 }
 
 func attached(b *testing.B, o Options) group {
+	preempts, err := preemptible()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return attachedAs(b, o, preempts)
+}
+
+func attachedAs(b *testing.B, o Options, preempts bool) group {
 	g := newGroup(b, "")
 	o.Cgroups = []string{g.dir}
-	tracer, err := Load(o)
+	tracer, err := load(o, preempts)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -22,7 +22,8 @@ import (
 // children are what tests run in a process of their own.
 var children = map[string]kerneltest.Func{
 	"attempts": attemptsChild, "thread": threadChild, "race": raceChild, "flood": floodChild, "distinct": distinctChild,
-	"killed": killedChild, "meanings": meaningsChild, "setid": setidChild, "unread": unreadChild, "tree": treeChild,
+	"killed": killedChild, "meanings": meaningsChild, "setid": setidChild, "unread": unreadChild, "tree": treeChild, "denied": deniedChild,
+	"crowd": crowdChild,
 }
 
 func TestMain(m *testing.M) { kerneltest.MainWithoutCgo(m, children) }
@@ -131,6 +132,12 @@ func traced(t testing.TB, g group, o Options, p Policy, body func()) *recorder {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return run(t, tracer, p, body)
+}
+
+// run has a Tracer report while body runs, and closes it.
+func run(t testing.TB, tracer *Tracer, p Policy, body func()) *recorder {
+	t.Helper()
 	defer tracer.Close()
 	r := newRecorder(p)
 	ctx, cancel := context.WithCancel(context.Background())

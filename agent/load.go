@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 	"golang.org/x/sys/unix"
 
@@ -52,14 +53,32 @@ type Tracer struct {
 // Load loads and attaches; when it returns, everything that happens below the cgroups is seen. It needs CAP_BPF and
 // CAP_PERFMON, or root, and a kernel of at least 5.17 with BTF. The caller calls Close, or ends.
 func Load(o Options) (*Tracer, error) {
+	preempts, err := preemptible()
+	if err != nil {
+		return nil, fmt.Errorf("trace: %w", err)
+	}
+	return load(o, preempts)
+}
+
+// preemptible says whether the kernel may preempt programs at tracepoints: from 7.0 on, see bpf/preempt.h.
+func preemptible() (bool, error) {
+	version, err := features.LinuxVersionCode()
+	if err != nil {
+		return false, fmt.Errorf("version of the kernel: %w", err)
+	}
+	return version >= 7<<16, nil
+}
+
+// load makes a tracer that is told whether the kernel preempts its programs.
+func load(o Options, preempts bool) (*Tracer, error) {
 	t := &Tracer{}
-	if err := t.load(o); err != nil {
+	if err := t.attach(o, preempts); err != nil {
 		return nil, fmt.Errorf("trace: %w", errors.Join(explain(err), t.Close()))
 	}
 	return t, nil
 }
 
-func (t *Tracer) load(o Options) error {
+func (t *Tracer) attach(o Options, preempts bool) error {
 	if len(o.Cgroups) == 0 || len(o.Cgroups) > MaxCgroups {
 		return fmt.Errorf("%d cgroups to follow, want 1 to %d", len(o.Cgroups), MaxCgroups)
 	}
@@ -67,7 +86,7 @@ func (t *Tracer) load(o Options) error {
 	if err != nil {
 		return fmt.Errorf("read programs: %w", err)
 	}
-	if err := configure(spec, o); err != nil {
+	if err := configure(spec, o, preempts); err != nil {
 		return err
 	}
 	types := btf.NewCache()
@@ -83,8 +102,12 @@ func (t *Tracer) load(o Options) error {
 	if t.rings, err = openRings(&t.objects.TraceMaps); err != nil {
 		return err
 	}
-	for _, p := range []*ebpf.Program{t.objects.ProcessFork, t.objects.ProcessExec, t.objects.ProcessExit,
-		t.objects.SignalGenerate, t.objects.SysExit} {
+	programs := []*ebpf.Program{t.objects.ProcessFork, t.objects.ProcessExec, t.objects.ProcessExit,
+		t.objects.SignalGenerate, t.objects.SysExit}
+	if preempts {
+		programs = append(programs, t.objects.SysExitAgain) // the kernel runs them in this order
+	}
+	for _, p := range programs {
 		l, err := link.AttachTracing(link.TracingOptions{Program: p})
 		if err != nil {
 			return fmt.Errorf("attach %s: %w", p, err)
@@ -100,7 +123,7 @@ func (t *Tracer) load(o Options) error {
 // filesRing is the size of the ring for refused calls on files where those are reported: they come faster than others.
 const filesRing = 1 << 20
 
-func configure(spec *ebpf.CollectionSpec, o Options) error {
+func configure(spec *ebpf.CollectionSpec, o Options, preempts bool) error {
 	var random [16]byte
 	if _, err := rand.Read(random[:]); err != nil {
 		return fmt.Errorf("seed: %w", err)
@@ -119,6 +142,7 @@ func configure(spec *ebpf.CollectionSpec, o Options) error {
 		spec.Variables["slots"].Set(uint32(len(o.Cgroups))),
 		spec.Variables["want_maps"].Set(flag(o.Maps)),
 		spec.Variables["want_tried"].Set(flag(o.Tried)),
+		spec.Variables["preemptible"].Set(flag(preempts)),
 		spec.Variables["seed"].Set(seed),
 		spec.Variables["calls"].Set(callTable(o)),
 	)

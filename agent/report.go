@@ -229,5 +229,5 @@ func (r *Reporter) data() map[string]any {
 	n, d := r.folder.Counts(), r.last.Denied()
 	return map[string]any{"tracer": true, "runs": r.last.Runs.Produced, "runs_lost": r.last.Runs.Lost,
 		"denied": d.Produced, "denied_lost": d.Lost, "denied_shed": d.Shed, "read": r.read,
-		"emitted": n.Emitted, "folded": n.Folded, "dropped": n.Dropped, "overflow": n.Overflow, "orphans": r.tree.orphans, "hooks": r.last.Hooks}
+		"emitted": n.Emitted, "folded": n.Folded, "dropped": n.Dropped, "overflow": n.Overflow, "orphans": r.tree.orphans, "caught": r.last.Caught, "hooks": r.last.Hooks}
 }

@@ -17,6 +17,7 @@ type Count struct {
 type Stats struct {
 	Runs    Count
 	Denials map[string]Count // by class
+	Caught  uint64           // calls that the second program looked at because the kernel had not started the first
 	Hooks   int              // functions that are watched and say who refused
 }
 
@@ -35,7 +36,11 @@ func (t *Tracer) Stats() (Stats, error) {
 	if err := t.objects.Denials.Get(&denials); err != nil {
 		return Stats{}, fmt.Errorf("trace: read counts: %w", err)
 	}
-	s := Stats{Runs: count(runs), Denials: map[string]Count{}, Hooks: t.hooks}
+	var caught uint64
+	if err := t.objects.Caught.Get(&caught); err != nil {
+		return Stats{}, fmt.Errorf("trace: read counts: %w", err)
+	}
+	s := Stats{Caught: caught, Runs: count(runs), Denials: map[string]Count{}, Hooks: t.hooks}
 	for i, name := range classNames {
 		s.Denials[name] = count(denials[i])
 	}

@@ -26,7 +26,7 @@ func TestVerifierWorksAsMuchAsRecorded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := configure(spec, Options{Cgroups: make([]string, MaxCgroups), Maps: true, Files: true, Tried: true}); err != nil {
+	if err := configure(spec, Options{Cgroups: make([]string, MaxCgroups), Maps: true, Files: true, Tried: true}, true); err != nil {
 		t.Fatal(err)
 	}
 	loaded, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Programs: ebpf.ProgramOptions{LogLevel: ebpf.LogLevelStats}})

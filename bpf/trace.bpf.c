@@ -46,6 +46,8 @@ const volatile struct call calls[MAX_CALLS];
 
 /* Read by user space through the mapping of .bss, without a system call that a confined process lacks. */
 struct counts execs, denials[CLASSES];
+/* Calls of traced tasks that the second program looked at, because the first was not started. */
+__u64 caught;
 
 /* Records go out as they are made where learning waits for them, and are fetched by the clock otherwise: waking the
  * reader costs more than the record. Past this mark it is woken. */
@@ -605,17 +607,15 @@ static __always_inline void emit_tried(struct scratch *s, __u64 key)
 }
 
 /* An executable mapping that succeeded, of a file. Code that is made in memory is not of interest here. */
-static __always_inline int mapped(struct pt_regs *regs, long ret, __u32 nr)
+static __always_inline int mapped(struct pt_regs *regs, long ret, __u32 nr, __u32 slot)
 {
 	__u32 key = SCRATCH_EXIT;
 	struct task_struct *task = bpf_get_current_task_btf();
 	const volatile struct call *call;
 	struct scratch *s;
-	int slot;
 	long err;
 
-	slot = current_slot();
-	if (slot < 0 || nr >= MAX_CALLS)
+	if (nr >= MAX_CALLS)
 		return 0;
 	call = &calls[nr];
 	s = begin_event(key, KIND_MAP, slot);
@@ -644,7 +644,7 @@ static __always_inline int mapped(struct pt_regs *regs, long ret, __u32 nr)
 	return 0;
 }
 
-TRACEPOINT(sys_exit, sys_exit)
+static __always_inline int exited(__u64 *ctx, bool again)
 {
 	struct pt_regs *regs = (struct pt_regs *)ctx[0];
 	long ret = (long)ctx[1];
@@ -694,10 +694,14 @@ TRACEPOINT(sys_exit, sys_exit)
 		wanted &= ~CALL_DENIED;
 	if (!wanted || (call->flags & CALL_PROT && !(third_arg(regs) & PROT_EXEC)))
 		return 0;
-	if (wanted & CALL_MAPS)
-		return mapped(regs, ret, nr);
 	slot = current_slot();
-	if (slot < 0 || foreign_abi())
+	if (slot < 0 || looked_at(again))
+		return 0;
+	if (again)
+		__sync_fetch_and_add(&caught, 1);
+	if (wanted & CALL_MAPS)
+		return mapped(regs, ret, nr, slot);
+	if (foreign_abi())
 		return 0;
 	s = begin_event(SCRATCH_EXIT, KIND_DENIAL, slot);
 	if (!s)
@@ -727,6 +731,16 @@ TRACEPOINT(sys_exit, sys_exit)
 		add_more(arg(&s->ev, call->more), true);
 	emit_denial(s, key, call->class);
 	return 0;
+}
+
+TRACEPOINT(sys_exit, sys_exit)
+{
+	return exited(ctx, false);
+}
+
+TRACEPOINT(sys_exit, sys_exit_again)
+{
+	return preemptible ? exited(ctx, true) : 0;
 }
 
 /* A filter that kills leaves no errno: sys_exit would show the call's own number. The signal is sent by the task to

@@ -203,6 +203,7 @@ const (
 	TraceMapDenialNetRing     = "denial_net_ring"
 	TraceMapDenialProcessRing = "denial_process_ring"
 	TraceMapExecRing          = "exec_ring"
+	TraceMapMarks             = "marks"
 	TraceMapRepeats           = "repeats"
 	TraceMapScratches         = "scratches"
 	TraceMapTried             = "tried"
@@ -212,9 +213,12 @@ const (
 	TraceProgProcessFork      = "process_fork"
 	TraceProgSignalGenerate   = "signal_generate"
 	TraceProgSysExit          = "sys_exit"
+	TraceProgSysExitAgain     = "sys_exit_again"
 	TraceVarCalls             = "calls"
+	TraceVarCaught            = "caught"
 	TraceVarDenials           = "denials"
 	TraceVarExecs             = "execs"
+	TraceVarPreemptible       = "preemptible"
 	TraceVarSeed              = "seed"
 	TraceVarSlots             = "slots"
 	TraceVarUnusedLife        = "unused_life"
@@ -269,6 +273,7 @@ type TraceProgramSpecs struct {
 	ProcessFork    *ebpf.ProgramSpec `ebpf:"process_fork"`
 	SignalGenerate *ebpf.ProgramSpec `ebpf:"signal_generate"`
 	SysExit        *ebpf.ProgramSpec `ebpf:"sys_exit"`
+	SysExitAgain   *ebpf.ProgramSpec `ebpf:"sys_exit_again"`
 }
 
 // TraceMapSpecs contains maps before they are loaded into the kernel.
@@ -281,6 +286,7 @@ type TraceMapSpecs struct {
 	DenialNetRing     *ebpf.MapSpec `ebpf:"denial_net_ring"`
 	DenialProcessRing *ebpf.MapSpec `ebpf:"denial_process_ring"`
 	ExecRing          *ebpf.MapSpec `ebpf:"exec_ring"`
+	Marks             *ebpf.MapSpec `ebpf:"marks"`
 	Repeats           *ebpf.MapSpec `ebpf:"repeats"`
 	Scratches         *ebpf.MapSpec `ebpf:"scratches"`
 	Tried             *ebpf.MapSpec `ebpf:"tried"`
@@ -291,14 +297,16 @@ type TraceMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type TraceVariableSpecs struct {
-	Calls      *ebpf.VariableSpec `ebpf:"calls"`
-	Denials    *ebpf.VariableSpec `ebpf:"denials"`
-	Execs      *ebpf.VariableSpec `ebpf:"execs"`
-	Seed       *ebpf.VariableSpec `ebpf:"seed"`
-	Slots      *ebpf.VariableSpec `ebpf:"slots"`
-	UnusedLife *ebpf.VariableSpec `ebpf:"unused_life"`
-	WantMaps   *ebpf.VariableSpec `ebpf:"want_maps"`
-	WantTried  *ebpf.VariableSpec `ebpf:"want_tried"`
+	Calls       *ebpf.VariableSpec `ebpf:"calls"`
+	Caught      *ebpf.VariableSpec `ebpf:"caught"`
+	Denials     *ebpf.VariableSpec `ebpf:"denials"`
+	Execs       *ebpf.VariableSpec `ebpf:"execs"`
+	Preemptible *ebpf.VariableSpec `ebpf:"preemptible"`
+	Seed        *ebpf.VariableSpec `ebpf:"seed"`
+	Slots       *ebpf.VariableSpec `ebpf:"slots"`
+	UnusedLife  *ebpf.VariableSpec `ebpf:"unused_life"`
+	WantMaps    *ebpf.VariableSpec `ebpf:"want_maps"`
+	WantTried   *ebpf.VariableSpec `ebpf:"want_tried"`
 }
 
 // TraceObjects contains all objects after they have been loaded into the kernel.
@@ -327,6 +335,7 @@ type TraceMaps struct {
 	DenialNetRing     *ebpf.Map `ebpf:"denial_net_ring"`
 	DenialProcessRing *ebpf.Map `ebpf:"denial_process_ring"`
 	ExecRing          *ebpf.Map `ebpf:"exec_ring"`
+	Marks             *ebpf.Map `ebpf:"marks"`
 	Repeats           *ebpf.Map `ebpf:"repeats"`
 	Scratches         *ebpf.Map `ebpf:"scratches"`
 	Tried             *ebpf.Map `ebpf:"tried"`
@@ -341,6 +350,7 @@ func (m *TraceMaps) Close() error {
 		m.DenialNetRing,
 		m.DenialProcessRing,
 		m.ExecRing,
+		m.Marks,
 		m.Repeats,
 		m.Scratches,
 		m.Tried,
@@ -352,14 +362,16 @@ func (m *TraceMaps) Close() error {
 //
 // It can be passed to LoadTraceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type TraceVariables struct {
-	Calls      *ebpf.Variable `ebpf:"calls"`
-	Denials    *ebpf.Variable `ebpf:"denials"`
-	Execs      *ebpf.Variable `ebpf:"execs"`
-	Seed       *ebpf.Variable `ebpf:"seed"`
-	Slots      *ebpf.Variable `ebpf:"slots"`
-	UnusedLife *ebpf.Variable `ebpf:"unused_life"`
-	WantMaps   *ebpf.Variable `ebpf:"want_maps"`
-	WantTried  *ebpf.Variable `ebpf:"want_tried"`
+	Calls       *ebpf.Variable `ebpf:"calls"`
+	Caught      *ebpf.Variable `ebpf:"caught"`
+	Denials     *ebpf.Variable `ebpf:"denials"`
+	Execs       *ebpf.Variable `ebpf:"execs"`
+	Preemptible *ebpf.Variable `ebpf:"preemptible"`
+	Seed        *ebpf.Variable `ebpf:"seed"`
+	Slots       *ebpf.Variable `ebpf:"slots"`
+	UnusedLife  *ebpf.Variable `ebpf:"unused_life"`
+	WantMaps    *ebpf.Variable `ebpf:"want_maps"`
+	WantTried   *ebpf.Variable `ebpf:"want_tried"`
 }
 
 // TracePrograms contains all programs after they have been loaded into the kernel.
@@ -371,6 +383,7 @@ type TracePrograms struct {
 	ProcessFork    *ebpf.Program `ebpf:"process_fork"`
 	SignalGenerate *ebpf.Program `ebpf:"signal_generate"`
 	SysExit        *ebpf.Program `ebpf:"sys_exit"`
+	SysExitAgain   *ebpf.Program `ebpf:"sys_exit_again"`
 }
 
 func (p *TracePrograms) Close() error {
@@ -380,6 +393,7 @@ func (p *TracePrograms) Close() error {
 		p.ProcessFork,
 		p.SignalGenerate,
 		p.SysExit,
+		p.SysExitAgain,
 	)
 }
 
