@@ -171,13 +171,17 @@ func (r *report) print(w io.Writer) {
 		for _, name := range o.unexplained {
 			fmt.Fprintf(w, "\tskipped without an old kernel as the reason: %s\n", name)
 		}
-		said := o.telling()
-		const most = 80
-		for _, line := range said[:min(len(said), most)] {
-			fmt.Fprintf(w, "\t%.300s\n", line)
+		said, where := o.telling(), fmt.Sprintf("results/%s/%s.txt", r.kernel.name, o.name)
+		// Tests say what is wrong where it happens, other programs last.
+		const first, last = 80, 12
+		switch more := len(said) - first; {
+		case o.passed+o.failed+o.skipped == 0 && len(said) > last:
+			said = append([]string{fmt.Sprintf("%d lines in %s, the last of them:", len(said), where)}, said[len(said)-last:]...)
+		case more > 0:
+			said = append(said[:first:first], fmt.Sprintf("… %d more lines in %s", more, where))
 		}
-		if len(said) > most {
-			fmt.Fprintf(w, "\t… %d more lines in results/%s/%s.txt\n", len(said)-most, r.kernel.name, o.name)
+		for _, line := range said {
+			fmt.Fprintf(w, "\t%.300s\n", line)
 		}
 	}
 	if r.broken != "" {
@@ -242,22 +246,22 @@ func timings(w io.Writer, reports []*report) error {
 // summary prints the table of all machines. Anything that failed is an error.
 func summary(w io.Writer, reports []*report) error {
 	fmt.Fprintf(w, "\n%-10s %-32s %8s %8s %8s %8s %8s %8s\n", "kernel", "release", "passed", "failed", "skipped", "slower", "cpu s", "s")
-	bad := 0
+	var bad []string
 	for _, r := range reports {
 		var passed, failed, skipped int
 		for _, o := range r.jobs {
 			passed, failed, skipped = passed+o.passed, failed+o.failed, skipped+o.skipped
 			if o.bad() {
-				bad++
+				bad = append(bad, r.kernel.name+"/"+o.name)
 			}
 		}
 		if r.broken != "" {
-			bad++
+			bad = append(bad, r.kernel.name)
 		}
 		fmt.Fprintf(w, "%-10s %-32s %8d %8d %8d %7dx %8.0f %8.0f\n", r.kernel.name, r.release, passed, failed, skipped, r.pace, r.cpu.Seconds(), r.took.Seconds())
 	}
-	if bad > 0 {
-		return fmt.Errorf("%d jobs or machines failed", bad)
+	if len(bad) > 0 {
+		return fmt.Errorf("failed: %s", strings.Join(bad, " "))
 	}
 	return nil
 }

@@ -52,6 +52,20 @@ func TestFailedJobShowsWhatFailedTestsSaid(t *testing.T) {
 	}
 }
 
+func TestFailedProgramShowsWhatItSaidLast(t *testing.T) {
+	lines := strings.Split(strings.Repeat("closed\n", 100)+"NOT PROVEN", "\n")
+	prove := &outcome{name: "prove", lines: lines, ended: true, exit: 1}
+	r := &report{kernel: kernel{name: "newest"}, jobs: []*outcome{prove}}
+	var said strings.Builder
+	r.print(&said)
+	if got := strings.Split(said.String(), "\n"); len(got) > 16 || !strings.Contains(said.String(), "\tNOT PROVEN\n") {
+		t.Errorf("got %d lines:\n%s", len(got), said.String())
+	}
+	if err := summary(&said, []*report{r}); err == nil || !strings.Contains(err.Error(), "newest/prove") {
+		t.Errorf("got %v, want it to name the job", err)
+	}
+}
+
 func TestModulesComeAfterWhatTheyNeed(t *testing.T) {
 	const dep = `kernel/drivers/virtio/virtio_pci.ko.xz: kernel/drivers/virtio/virtio.ko.xz kernel/drivers/virtio/virtio_ring.ko.xz
 kernel/drivers/virtio/virtio_ring.ko.xz: kernel/drivers/virtio/virtio.ko.xz
