@@ -48,6 +48,28 @@ func TestSideDoor_FileGit_NameOfARemoteStartsNoHelper(t *testing.T) {
 	}
 }
 
+// Git reads what lies in branches and remotes of a git directory, whatever else they look like.
+func TestSideDoor_FileGit_FolderOfRemotesThatLooksLikeAGitDirectory(t *testing.T) {
+	const first = `mkdir -p .git/branches/objects .git/branches/refs; mkdir .git/branches/HEAD x || true; echo "gitdir: ../.git/branches" > x/.git`
+	for _, first := range []string{first, first + `; rm -rf .git/branches/HEAD; cp .git/HEAD .git/branches`} {
+		const second, typed = `mkdir -p .git/branches; echo foo2::x > .git/branches/origin`, `PATH=$(dirname $PWD)/bin:$PATH; git fetch -q || true`
+		started := func(s *session) bool { _, err := os.Stat(filepath.Join(s.root, "../PWNED")); return err == nil }
+		s := prepared(t, `git init -q .; `+helper, "")
+		if s.sh(first + `; ` + second + `; ` + typed); !started(s) {
+			t.Errorf("%s: this git does not start it", first)
+		}
+		s = start(t, `git init -q .; `+helper, "")
+		s.sh(first)
+		s.sweep()
+		s.next()
+		s.sh(second)
+		s.sweep()
+		if s.sh(typed); started(s) {
+			t.Errorf("%s: git fetch started what a file there says", first)
+		}
+	}
+}
+
 func TestFetchStartsAHelperWithoutTheSweep(t *testing.T) {
 	s := prepared(t, helper, "")
 	s.sh(helperRepository + `; ` + helperFetch)

@@ -214,6 +214,12 @@ func (t tree) complete(dir string) bool {
 	return t.holds(dir, "objects", "refs") || t.holds(dir, "HEAD", "commondir")
 }
 
+// hasHead says whether dir has a HEAD that git would read.
+func (t tree) hasHead(dir string) bool {
+	st, err := t.lstat(path.Join(dir, "HEAD"))
+	return err == nil && kindOf(st.Mode) != Dir
+}
+
 // holds says whether dir has all of these names.
 func (t tree) holds(dir string, names ...string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { _, err := t.lstat(path.Join(dir, name)); return err != nil })

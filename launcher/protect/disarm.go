@@ -44,7 +44,8 @@ func (w *Watcher) disarm(l listing) {
 }
 
 // mayBecome says whether dir is a place that the next session takes for a git directory, whatever lies in it: what is none
-// yet would be protected there as it is, and one name later git obeys it.
+// yet would be protected there as it is, and one name later git obeys it. What lies in a git directory, such as a branch that
+// is called config, is none, for modules either.
 func (w *Watcher) mayBecome(dir string) bool {
 	if path.Base(dir) == ".git" || w.gitDirs[dir] {
 		return true
@@ -56,6 +57,9 @@ func (w *Watcher) mayBecome(dir string) bool {
 		case name != "modules" && (name != "worktrees" || i > 0):
 		case w.gitDirs[g] || w.like[g]:
 			return true
+		}
+		if w.isBare(above) {
+			return false
 		}
 	}
 	return false
@@ -77,10 +81,11 @@ func (w *Watcher) disarmDir(dir string, moved bool) {
 // disarmRemotes takes the files that name remotes beside the configuration: git reads them still, and writes none for long.
 func (w *Watcher) disarmRemotes(dir string, moved bool) {
 	for _, name := range []string{"remotes", "branches"} {
-		if w.whole[path.Join(dir, name)] {
-			continue // a submodule that is called so
+		rel := path.Join(dir, name)
+		if (w.whole[rel] || w.isBare(rel)) && !w.complete(dir) {
+			continue // a submodule that is called so, beside others: of no git directory
 		}
-		w.takeFiles(path.Join(dir, name), files{moved: moved, all: true,
+		w.takeFiles(rel, files{moved: moved, all: true, folders: w.obeys(dir),
 			detail: "a file of a git directory named a remote, which can start programs: it was moved to the quarantine"})
 	}
 }
@@ -162,14 +167,19 @@ const maxHooks = 1024
 
 // disarmHooks takes each hook that git would run, and hooks that is not a folder.
 func (w *Watcher) disarmHooks(rel string, moved bool) {
-	w.takeFiles(rel, files{moved: moved, detail: hookDetail})
+	w.takeFiles(rel, files{moved: moved, folders: w.obeys(parent(rel)), detail: hookDetail})
 }
+
+// obeys says whether dir is no folder of sources by any chance. What lies in folders of its hooks, where git makes none, is taken
+// with them: the next session would find it read-only, as if it were the user's.
+func (w *Watcher) obeys(dir string) bool { return w.isBare(dir) || w.mayBecome(dir) }
 
 // files says which files of a folder takeFiles takes.
 type files struct {
-	moved  bool // what lies in it counts as new
-	all    bool // those that nobody can execute, too; one with a second name may become one that somebody can
-	detail string
+	moved   bool // what lies in it counts as new
+	folders bool // with what lies in folders
+	all     bool // those that nobody can execute, too; one with a second name may become one that somebody can
+	detail  string
 }
 
 // takeFiles takes the new files and links of a folder, and what is no folder in its place.
@@ -194,31 +204,33 @@ func (w *Watcher) takeFiles(rel string, f files) {
 	moved := f.moved || w.isNew(st)
 	list, more, _ := readDir(fd, maxHooks)
 	if more { // all of them
-		w.takeFrom(rel, f.detail)
-		return
+		if w.takeFrom(rel, f.detail) {
+			return
+		}
+		_, _ = unix.Seek(fd, 0, unix.SEEK_SET)
+		list, _, _ = readDir(fd, sweepNames)
 	}
 	for _, e := range list {
 		var st unix.Stat_t
 		err := unix.Fstatat(fd, e.name, &st, unix.AT_SYMLINK_NOFOLLOW)
-		runs := e.typ == unix.DT_LNK || e.typ == unix.DT_REG && (f.all || st.Mode&0o111 != 0 || st.Nlink > 1)
+		runs := e.typ == unix.DT_LNK || e.typ == unix.DT_DIR && f.folders || e.typ == unix.DT_REG && (f.all || st.Mode&0o111 != 0 || st.Nlink > 1)
 		if err == nil && runs && !strings.HasSuffix(e.name, ".sample") && (moved || w.isNew(st)) {
 			w.takeFrom(path.Join(rel, e.name), f.detail)
 		}
 	}
 }
 
-// takeFrom is take for what belongs to a repository of the session. The user's own that a session could not write is left as it
-// is: a new repository can name its folder, or come to be around it. With it stays what a session put beside it, which is told.
+// takeFrom is take for what belongs to a repository of the session. What no session could write since this one began is left as
+// it is, and told: a new repository can name the user's own folder, or come to be around it.
 func (w *Watcher) takeFrom(rel, detail string) bool {
-	switch at := w.pinnedAt(rel); {
-	case at == "":
+	at := w.pinnedAt(rel)
+	if at == "" {
 		return w.takeAs(rel, doorGit, detail)
-	case strings.HasPrefix(at, rel+"/"):
-		w.failed++
-		w.report(event.Event{Type: event.LayerOpen, Door: doorGit, Layer: Layer, Target: w.target(rel),
-			Detail: fmt.Sprintf("a new repository obeys what lies here, and it was not taken away, since %s in it is your own", event.Escape(at)),
-			Hint:   &event.Hint{Person: "look at what lies around it before you use git there"}}, "holds pinned "+rel)
 	}
+	w.failed++
+	w.report(event.Event{Type: event.LayerOpen, Door: doorGit, Layer: Layer, Target: w.target(rel),
+		Detail: fmt.Sprintf("a new repository obeys what lies here, and it was not taken away, since %s was protected", event.Escape(at)),
+		Hint:   &event.Hint{Person: "look at what lies here, and around it, before you use git there"}}, "pinned "+rel)
 	return false
 }
 

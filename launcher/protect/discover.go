@@ -172,7 +172,7 @@ func (b *builder) search(repositories bool) {
 		if b.late(l.dir) || !repositories {
 			return
 		}
-		b.remember(l)
+		b.remember(l, maxFound)
 		if l.dir == "" && l.more {
 			b.refuse("the workspace holds more than %d folders at its top: repositories in the rest could not be protected; remove some", maxPerDir)
 		}
@@ -228,14 +228,7 @@ func (b *builder) found(r Repo) {
 }
 
 // isBare recognises a git directory that is not called .git, as git itself does (is_git_directory in its setup.c).
-func (b *builder) isBare(dir string) bool {
-	for _, name := range []string{"HEAD", "objects", "refs"} {
-		if _, err := b.lstat(path.Join(dir, name)); err != nil {
-			return false
-		}
-	}
-	return true
-}
+func (t tree) isBare(dir string) bool { return t.hasHead(dir) && t.holds(dir, "objects", "refs") }
 
 func has(list []dirent, name string) bool {
 	for _, e := range list {

@@ -21,6 +21,7 @@ func (w *Watcher) common(dir string, moved bool) {
 	}
 	target, ok := w.named(rel, "")
 	switch {
+	case kindOf(st.Mode) == Dir: // git reads none
 	case ok && (target == dir || w.holds(target, "objects", "refs")):
 		w.disarmNamed(target)
 	case moved || w.isNew(st):
@@ -76,6 +77,9 @@ func (w *Watcher) olderWay(rel, prefix string) {
 		case w.isNew(st):
 			w.takeFrom(on, "a new link stood where git goes to a git directory: it was moved to the quarantine")
 		case moved || w.newWay("", on):
+			if w.pinnedAt(rel) != "" { // the user's own file: it is the link that came there
+				rel = on
+			}
 			w.takeFrom(rel, byLink)
 		default:
 			w.report(event.Event{Type: event.LayerOpen, Door: doorGit, Layer: Layer, Target: w.target(rel),
@@ -115,7 +119,7 @@ func (w *Watcher) named(rel, prefix string) (dir string, ok bool) {
 // namesGitDir says whether git takes dir for the git directory that a .git file names (is_git_directory in its setup.c). Any other
 // folder may be one of the user's sources, with a config and hooks that have nothing to do with git: it is left alone.
 func (w *Watcher) namesGitDir(dir string) bool {
-	return w.holds(dir, "HEAD") && w.complete(dir)
+	return w.hasHead(dir) && w.complete(dir)
 }
 
 // newDotGit looks at what a .git that was not protected makes of the folder around it. A file or a link may lead git anywhere: to
@@ -228,7 +232,7 @@ func (w *Watcher) worktrees(gitDir string) []string {
 		if shared, ok := w.named(path.Join(dir, "commondir"), ""); ok {
 			dir = shared
 		}
-		if w.tops[r.Rel] && !r.Outside && dir == gitDir {
+		if w.tops[r.Rel] && dir == gitDir {
 			list = append(list, r.Rel)
 		}
 	}

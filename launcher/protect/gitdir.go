@@ -121,17 +121,22 @@ func (b *builder) worktreeAt(dir string) {
 }
 
 // modules protects the git directories of submodules, whose names may hold slashes. One file that git makes there is
-// enough: HEAD, objects and refs can be renamed by a command, config and hooks cannot in a session that protects them.
+// enough: HEAD, objects and refs can be renamed by a command, config and hooks cannot in a session that protects them. Where
+// it is not all that git makes it may be a submodule's name, and another lies beside it.
 func (b *builder) modules(dir string, depth int) {
 	for _, child := range b.folders(dir) {
 		isGitDir := false
-		for _, name := range []string{"config", "hooks", "HEAD", "objects", "refs", "commondir"} {
-			_, err := b.lstat(path.Join(child, name))
-			isGitDir = isGitDir || err == nil
+		for _, name := range []string{"hooks", "objects", "refs"} {
+			isGitDir = isGitDir || b.holds(child, name)
+		}
+		for _, name := range []string{"config", "HEAD", "commondir"} { // git reads none that is a folder
+			st, err := b.lstat(path.Join(child, name))
+			isGitDir = isGitDir || err == nil && kindOf(st.Mode) != Dir
 		}
 		if isGitDir {
 			b.gitDir(child, b.worktreeOf(child), false)
-		} else if depth > 1 {
+		}
+		if depth > 1 && !b.isBare(child) { // Watcher.mayBecome stops there too
 			b.modules(child, depth-1)
 		}
 	}

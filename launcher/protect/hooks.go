@@ -35,11 +35,14 @@ func (w *Watcher) compareHooks(gitDir, hooks, folder string, moved bool, depth i
 		w.notThere(folder, err, doorGit)
 		return
 	}
+	defer unix.Close(fd)
 	list, more, _ := readDir(fd, maxHooks)
-	unix.Close(fd)
 	if more {
-		w.takeFrom(folder, hookDetail)
-		return
+		if w.takeFrom(folder, hookDetail) {
+			return
+		}
+		_, _ = unix.Seek(fd, 0, unix.SEEK_SET)
+		list, _, _ = readDir(fd, sweepNames)
 	}
 	for _, e := range list {
 		at, rel := path.Join(folder, e.name), path.Join(hooks, e.name)

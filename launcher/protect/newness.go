@@ -7,31 +7,32 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxFolders bounds the folders that are remembered of the start.
-const maxFolders = 1 << 16
+// Bounds of the folders that are remembered of the start: those that the search met, and with those in git directories.
+const (
+	maxFound   = 1 << 16
+	maxFolders = 2 * maxFound
+)
 
 // identity is what a rename does not change.
 type identity struct{ dev, ino uint64 }
 
 // remember notes which folders a listing has: what stands in their place at the end is another one, or the same.
-func (b *builder) remember(l listing) {
+func (b *builder) remember(l listing, limit int) {
 	for _, e := range l.list {
 		var st unix.Stat_t
-		if len(b.there) < maxFolders && e.typ == unix.DT_DIR && unix.Fstatat(l.fd, e.name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		if len(b.there) < limit && e.typ == unix.DT_DIR && unix.Fstatat(l.fd, e.name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 			b.there[path.Join(l.dir, e.name)] = identity{st.Dev, st.Ino}
 		}
 	}
 }
 
-// rememberIn is remember of the folders directly in a git directory, which the search does not enter.
+// rememberIn is remember of the folders in a git directory, which the search does not enter. Those of objects are of no interest.
 func (b *builder) rememberIn(dir string) {
-	fd, err := b.open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK)
-	if err != nil {
-		return
+	skip := func(at, name string) bool {
+		return b.gitDirs[at] && name == "objects" || b.gitDirs[path.Join(at, name)]
 	}
-	defer unix.Close(fd)
-	list, _, _ := readDirOf(fd, maxPerDir, unix.DT_DIR)
-	b.remember(listing{fd: fd, dir: dir, list: list})
+	limits := bounds{depth: maxDepth, dirs: maxDirs, names: maxPerDir, only: unix.DT_DIR, skip: skip, closed: func(string) bool { return true }, deadline: b.deadline}
+	walk(b.tree, limits, []string{dir}, func(l listing) { b.remember(l, maxFolders) })
 }
 
 // newWay says whether what lies at rel came there in the session: by its own ctime, or because a folder on the way from from was made,

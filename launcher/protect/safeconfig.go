@@ -87,6 +87,8 @@ func safeLine(section, line string, worktree func(value string) bool) bool {
 	switch {
 	case section == "core" && key == "worktree":
 		return !strings.ContainsAny(value, `"#;`) && worktree(value)
+	case section == "core" && key == "repositoryformatversion": // of a negative one git thinks that there is none
+		return value == "0" || value == "1"
 	case section == "core" && key == "sharedrepository": // as git reads it: a number is a mode, and 2 is for everybody
 		return slices.Contains([]string{"", "false", "no", "off", "0", "umask", "true", "yes", "on", "1", "group", "0600", "0640", "0660"}, value)
 	case strings.HasSuffix(key, "url") || strings.HasSuffix(key, "remote"):

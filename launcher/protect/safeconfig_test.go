@@ -39,7 +39,7 @@ func TestSafeConfigFindsPrograms(t *testing.T) {
 		"[a \"]\n[core]\nfsmonitor = x\n\"]", "[core \"x\\\"]\"]\nbare=1", "[core]\nbare = \x00", "[core.x]\nbare = 1", "[unknown]\nkey = 1",
 		"[core]\nworktree = ../../home", "[extensions]\npartialClone = o", "[remote \"o\"]\npromisor = true", "[remote \"o\"]\npartialCloneFilter = tree:0",
 		"[remote \"o\"]\nurl = foo::bar", "[remote \"o\"]\npushUrl = \"ext::sh -c x\"", "[submodule \"o\"]\nurl = foo::bar",
-		"[remote \"foo::x\"]\nfetch = +a:b", "[remote \"--upload-pack=x;y\"]\nurl = a", "[branch \"a\"]\nremote = --upload-pack=x", "[remote \"foo2://x\"]\nprune = true", "[core]\nsharedRepository = 0666", "[core]\nsharedRepository = world", "[core]\nsharedRepository = 2",
+		"[remote \"foo::x\"]\nfetch = +a:b", "[remote \"--upload-pack=x;y\"]\nurl = a", "[branch \"a\"]\nremote = --upload-pack=x", "[remote \"foo2://x\"]\nprune = true", "[core]\nrepositoryformatversion = -1", "[core]\nrepositoryformatversion = 0x1", "[core]\nsharedRepository = 0666", "[core]\nsharedRepository = world", "[core]\nsharedRepository = 2",
 		"[remote \"o\"]\nurl = foo:\":\"bar", "[branch \"o\"]\nremote = foo::bar", "[branch \"o\"]\npushRemote = foo:\"\":bar",
 	} {
 		if _, found := safeConfig(text, nowhere); found == "" {

@@ -63,15 +63,21 @@ func (w *Watcher) disarmSteps(dir string, moved bool) {
 	}
 }
 
-var errOld = errors.New("older than the session")
+var (
+	errOld    = errors.New("older than the session")
+	errFolder = errors.New("a folder, such as a submodule that is called so: git reads none there")
+)
 
-// newState is lstat of what came or was changed in the session.
+// newState is lstat of a file that came or was changed in the session.
 func (w *Watcher) newState(rel string, moved bool) (unix.Stat_t, error) {
 	st, err := w.lstat(rel)
-	if err != nil {
+	switch {
+	case err != nil:
 		w.notThere(rel, err, doorGit)
-	} else if !moved && !w.isNew(st) {
+	case !moved && !w.isNew(st):
 		err = errOld
+	case kindOf(st.Mode) == Dir:
+		err = errFolder
 	}
 	return st, err
 }

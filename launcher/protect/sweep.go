@@ -3,6 +3,7 @@ package protect
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,11 +31,11 @@ func (w *Watcher) sweep() {
 	// Git directories first, with bounds of their own: nothing that fills the workspace keeps us from a link in them.
 	// Their objects come with the rest; git writes no file there whose name is known before.
 	objects := func(dir, name string) bool { return name == "objects" && w.gitDirs[dir] }
-	if walk(w.tree, w.bounds(objects), w.topGitDirs(), w.sweepDir) {
+	if walk(w.tree, w.bounds(objects), w.topGitDirs(), w.sweepDir) || w.late() {
 		w.cut(doorLink, "", fmt.Sprintf("the last look at the git directories met its bound (%d folders, %d names of one, %s): links in the rest are not known",
 			sweepDirs, sweepNames, sweepTime))
 	}
-	if walk(w.tree, w.bounds(nil), []string{""}, w.sweepDir) {
+	if walk(w.tree, w.bounds(nil), []string{""}, w.sweepDir) || w.late() {
 		w.cut(doorSuid, "", fmt.Sprintf("the last look at the workspace met its bound (%d folders, %d names of one, %s): set-id bits, FIFOs, sockets and new repositories in the rest are not known",
 			sweepDirs, sweepNames, sweepTime))
 	}
@@ -71,8 +72,12 @@ func (w *Watcher) bounds(skip func(dir, name string) bool) bounds {
 			Hint:   &event.Hint{Person: "look below it before you use git here, or give its owner's group the right to list it"}}, "closed "+dir)
 		return true // no session can make such a folder: it does not fail for it
 	}
-	return bounds{depth: sweepDepth, dirs: sweepDirs, names: sweepNames, deadline: time.Now().Add(sweepTime), skip: skip, closed: closed}
+	w.deadline = time.Now().Add(sweepTime)
+	return bounds{depth: sweepDepth, dirs: sweepDirs, names: sweepNames, deadline: w.deadline, skip: skip, closed: closed}
 }
+
+// late says whether the walk that bounds were made for has no time left.
+func (w *Watcher) late() bool { return time.Now().After(w.deadline) }
 
 // cut says that a bound was met.
 func (w *Watcher) cut(door, dir, detail string) {
@@ -119,7 +124,10 @@ func (w *Watcher) sweepDir(l listing) {
 	w.newDotGit(l)
 	w.disarm(l)
 	w.closeRepository(l)
-	for _, e := range l.list {
+	for i, e := range l.list {
+		if i%64 == 63 && w.late() {
+			return
+		}
 		rel := path.Join(dir, e.name)
 		switch e.typ {
 		case unix.DT_REG:
@@ -159,9 +167,28 @@ func (w *Watcher) newRepo(l listing) {
 
 // gitDirOf is the nearest known git directory in which dir lies.
 func (w *Watcher) gitDirOf(dir string) (gitDir string, ok bool) {
-	for ; dir != "" && !w.gitDirs[dir]; dir = parent(dir) {
+	gitDir = dir
+	for ; gitDir != "" && !w.gitDirs[gitDir]; gitDir = parent(gitDir) {
 	}
-	return dir, w.gitDirs[dir]
+	return gitDir, w.gitDirs[gitDir] && !w.inWorktree(gitDir, dir)
+}
+
+// Folders of a git directory in which git, or what comes with it, writes files whose names are known before.
+var gitFolders = []string{"NOTES_MERGE_WORKTREE", "annex", "branches", "common", "fsmonitor--daemon", "hooks", "info", "lfs", "logs",
+	"modules", "objects", "rebase-apply", "rebase-merge", "refs", "reftable", "remotes", "rr-cache", "sequencer", "svn", "worktrees"}
+
+// inWorktree says whether dir lies in a worktree that somebody keeps inside of a bare repository: what is there is no part of
+// the git directory.
+func (w *Watcher) inWorktree(gitDir, dir string) bool {
+	if dir == gitDir || slices.Contains(strings.Split(gitDir, "/"), ".git") || slices.Contains(gitFolders, first(strings.TrimPrefix(dir[len(gitDir):], "/"))) {
+		return false
+	}
+	for ; dir != gitDir; dir = parent(dir) {
+		if at, ok := w.named(path.Join(dir, ".git"), "gitdir: "); ok && parent(at) == path.Join(gitDir, "worktrees") {
+			return true
+		}
+	}
+	return false
 }
 
 // stripSetID removes set-id bits from a file made or changed in the session. On disk it belongs to the user, so that a

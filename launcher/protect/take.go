@@ -164,13 +164,14 @@ func (w *Watcher) takeLink(gitDir, rel string, moved bool) {
 
 // takeNewLink is takeLink of what lies in a git directory of the session's, dir or one above. It takes HEAD for git to write there.
 func (w *Watcher) takeNewLink(dir, rel string) {
-	for ; dir != "" && !w.like[dir]; dir = parent(dir) {
+	gitDir := dir
+	for ; gitDir != "" && !w.like[gitDir]; gitDir = parent(gitDir) {
 	}
-	if dir == "" {
+	if gitDir == "" || w.inWorktree(gitDir, dir) {
 		return
 	}
-	if head, err := w.lstat(path.Join(dir, "HEAD")); err == nil {
-		w.takeLink(dir, rel, w.isNew(head))
+	if head, err := w.lstat(path.Join(gitDir, "HEAD")); err == nil {
+		w.takeLink(gitDir, rel, w.isNew(head))
 	}
 }
 

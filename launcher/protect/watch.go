@@ -92,7 +92,7 @@ type Watcher struct {
 	whole    map[string]bool     // those of them that git took for git directories at the start
 	like     map[string]bool     // others that git may take for some
 	hooks    []string            // relative core.hooksPath of the user's repositories
-	tops     map[string]bool     // top directories of the repositories that were there at the start
+	tops     map[string]bool     // top directories of the repositories that were there at the start, with all that .git leads to
 	followed map[string]bool     // git directories that a file of git's led to
 	repos    map[string]bool     // top directories of known repositories
 	folders  map[string]identity // those at the start; nil in a later watcher of the session, which goes by ctime alone
@@ -101,6 +101,7 @@ type Watcher struct {
 	known    []Repo              // those that were there at the start
 	shares   map[string][]string // by git directory, the tops of its worktrees among them
 	compared int
+	deadline time.Time // of the walk
 	configs  configs
 	indexes  indexes
 	modes    map[string]uint32 // at the start, of the folders that are guarded; nil in a later watcher of the session
@@ -152,7 +153,8 @@ func NewWatcher(root, quarantineDir, control *os.File, cfg Config, set *Set, emi
 	}
 	for _, r := range set.Repos {
 		w.repos[r.Rel] = true
-		w.tops[r.Rel] = there[path.Join(r.Rel, ".git")] // a bare repository has none
+		// A bare repository has none, and where one leads out of the workspace, or to nothing yet, is not protected.
+		w.tops[r.Rel] = w.tops[r.Rel] || !r.Outside && there[path.Join(r.Rel, ".git")]
 	}
 	if cfg.Known == nil {
 		w.rememberModes()
