@@ -60,13 +60,26 @@ func Load(o Options) (*Tracer, error) {
 	return load(o, preempts)
 }
 
-// preemptible says whether the kernel may preempt programs at tracepoints: from 7.0 on, see bpf/preempt.h.
+// preemptible says whether the kernel may preempt programs at tracepoints: from 7.0 on, see bpf/preempt.h. It is an error
+// if it does and has no functions that forbid it: two programs write into the same memory of a processor.
 func preemptible() (bool, error) {
 	version, err := features.LinuxVersionCode()
 	if err != nil {
 		return false, fmt.Errorf("version of the kernel: %w", err)
 	}
-	return version >= 7<<16, nil
+	if version < 7<<16 {
+		return false, nil
+	}
+	kernel, err := btf.LoadKernelSpec()
+	if err != nil {
+		return true, explain(err)
+	}
+	for _, name := range []string{"bpf_preempt_disable", "bpf_preempt_enable", "bpf_local_irq_save", "bpf_local_irq_restore"} {
+		if _, err := kernel.AnyTypesByName(name); err != nil {
+			return true, fmt.Errorf("the kernel preempts tracing programs and lets none forbid it (%s: %w): run another kernel", name, err)
+		}
+	}
+	return true, nil
 }
 
 // load makes a tracer that is told whether the kernel preempts its programs.

@@ -16,15 +16,14 @@ import (
 	"github.com/sharness/sharness/internal/kerneltest"
 )
 
-// tracedBy is traced, with programs that were told whether the kernel preempts them.
-func tracedBy(t *testing.T, g group, preempts bool, change func(*Tracer), body func()) *recorder {
+// twoPrograms is a Tracer as it is where the kernel preempts programs.
+func twoPrograms(t *testing.T, g group) *Tracer {
 	t.Helper()
-	tracer, err := load(Options{Cgroups: []string{g.dir}}, preempts)
+	tracer, err := load(Options{Cgroups: []string{g.dir}}, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	change(tracer)
-	return run(t, tracer, policy, body)
+	return tracer
 }
 
 // deniedChild is refused n calls.
@@ -47,7 +46,7 @@ const someDenials = 500
 // On a kernel that preempts none the second program finds the mark of the first each time.
 func TestTwoProgramsTellEachDenialOnce(t *testing.T) {
 	g := newGroup(t, "")
-	r := tracedBy(t, g, true, func(*Tracer) {}, func() {
+	r := run(t, twoPrograms(t, g), policy, func() {
 		kerneltest.Child{Name: "denied", Input: someDenials, Setup: g.into(t)}.Run(t)
 	})
 	if d := r.last.Denials["process"]; d.Produced != someDenials {
@@ -64,13 +63,13 @@ func TestTwoProgramsTellEachDenialOnce(t *testing.T) {
 
 func TestSecondProgramTellsWhatTheFirstWasNotStartedFor(t *testing.T) {
 	g := newGroup(t, "")
-	r := tracedBy(t, g, true, func(tracer *Tracer) {
-		first := len(tracer.links) - 2
-		if err := tracer.links[first].Close(); err != nil {
-			t.Fatal(err)
-		}
-		tracer.links = slices.Delete(tracer.links, first, first+1)
-	}, func() {
+	tracer := twoPrograms(t, g)
+	first := len(tracer.links) - 2
+	if err := tracer.links[first].Close(); err != nil {
+		t.Fatal(err)
+	}
+	tracer.links = slices.Delete(tracer.links, first, first+1)
+	r := run(t, tracer, policy, func() {
 		kerneltest.Child{Name: "denied", Input: someDenials, Setup: g.into(t)}.Run(t)
 	})
 	if d := r.last.Denials["process"]; d.Produced != someDenials || r.last.Caught < someDenials {

@@ -133,6 +133,16 @@ func TestSideDoor_FileLink_SweepTakesLinksDeepInAGitDirectory(t *testing.T) {
 	}
 }
 
+// What lies in a worktree inside of a bare repository is no part of that, and what only looks like one is.
+func TestSideDoor_FileLink_FolderOfGitsThatLooksLikeAWorktree(t *testing.T) {
+	s := start(t, `git init -q -b main l && git -C l commit -q --allow-empty -m l && git clone -q --bare l b && git -C b config core.logAllRefUpdates true && git -C b worktree add -q main && sleep 0.1`, "")
+	s.sh(`cp -r b/worktrees/main b/worktrees/x; mkdir b/logs; echo "gitdir: $PWD/b/worktrees/x" > b/logs/.git; ln -s /tmp/target b/logs/HEAD; ln -s /tmp/target b/main/mine`)
+	s.sweep()
+	if !s.gone("b/logs/HEAD") || s.gone("b/main/mine") {
+		t.Error("want the link in logs gone, and the one in the worktree kept")
+	}
+}
+
 // A link that one session makes elsewhere comes to a git directory with its folder, which is renamed in the next.
 func TestSideDoor_FileLink_LinkInARenamedFolderIsTaken(t *testing.T) {
 	const first, second = `mkdir p; ln -s "$PWD/../target" p/HEAD`, `mv .git/logs .git/l; mv p .git/logs`

@@ -202,15 +202,7 @@ func (w *Watcher) takeFiles(rel string, f files) {
 	}
 	defer unix.Close(fd)
 	moved := f.moved || w.isNew(st)
-	list, more, _ := readDir(fd, maxHooks)
-	if more { // all of them
-		if w.takeFrom(rel, f.detail) {
-			return
-		}
-		_, _ = unix.Seek(fd, 0, unix.SEEK_SET)
-		list, _, _ = readDir(fd, sweepNames)
-	}
-	for _, e := range list {
+	for _, e := range w.hooksIn(fd, rel, f.detail) {
 		var st unix.Stat_t
 		err := unix.Fstatat(fd, e.name, &st, unix.AT_SYMLINK_NOFOLLOW)
 		runs := e.typ == unix.DT_LNK || e.typ == unix.DT_DIR && f.folders || e.typ == unix.DT_REG && (f.all || st.Mode&0o111 != 0 || st.Nlink > 1)
@@ -218,6 +210,24 @@ func (w *Watcher) takeFiles(rel string, f files) {
 			w.takeFrom(path.Join(rel, e.name), f.detail)
 		}
 	}
+}
+
+// hooksIn lists a folder of hooks, or of remotes. One with too many is taken whole, and nothing is left to list, but where something of
+// the user's lies in it.
+func (w *Watcher) hooksIn(fd int, rel, detail string) []dirent {
+	list, more, err := readDir(fd, maxHooks)
+	if more {
+		if w.takeFrom(rel, detail) {
+			return nil
+		}
+		if _, err = unix.Seek(fd, 0, unix.SEEK_SET); err == nil {
+			list, _, err = readDir(fd, sweepNames)
+		}
+	}
+	if err != nil {
+		w.notThere(rel, err, doorGit)
+	}
+	return list
 }
 
 // takeFrom is take for what belongs to a repository of the session. What no session could write since this one began is left as

@@ -36,15 +36,7 @@ func (w *Watcher) compareHooks(gitDir, hooks, folder string, moved bool, depth i
 		return
 	}
 	defer unix.Close(fd)
-	list, more, _ := readDir(fd, maxHooks)
-	if more {
-		if w.takeFrom(folder, hookDetail) {
-			return
-		}
-		_, _ = unix.Seek(fd, 0, unix.SEEK_SET)
-		list, _, _ = readDir(fd, sweepNames)
-	}
-	for _, e := range list {
+	for _, e := range w.hooksIn(fd, folder, hookDetail) {
 		at, rel := path.Join(folder, e.name), path.Join(hooks, e.name)
 		st, err := w.lstat(at)
 		switch {
